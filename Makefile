@@ -1,0 +1,46 @@
+# The words of the README. Each target sets up all that it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SERVER := .cache/bin/livekit-server
+SERVER_VERSION := v1.13.5
+
+.PHONY: demo test test-long bench lint types clean
+
+demo: $(READY)
+	$(BIN)/python examples/call_recovery.py
+
+test: $(READY) $(SERVER) lint types
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: $(READY) $(SERVER)
+	$(BIN)/python -m pytest --timeout 3600
+
+bench: $(READY) $(SERVER)
+	$(BIN)/python -m tests.benchmarks
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .cache .bench
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e ".[openai,demo,testing]"
+	touch $@
+
+# The real server for the tests that need one. Without Go those tests are skipped, and say so.
+$(SERVER):
+	@mkdir -p $(dir $@)
+	@if command -v go >/dev/null; then \
+		echo "building livekit-server $(SERVER_VERSION) (once, about two minutes)"; \
+		GOBIN=$(CURDIR)/.cache/bin go install github.com/livekit/livekit-server/cmd/server@$(SERVER_VERSION) \
+			&& mv .cache/bin/server $@; \
+	else echo "no Go here: the tests against a real livekit-server will be skipped"; fi

@@ -1,0 +1,91 @@
+"""A voice call that survives its worker: `RecallAgent` for LiveKit, `Recall` for anything else.
+
+Importing this needs neither a server nor a driver; LiveKit is imported when `RecallAgent` is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .errors import (
+    Closed,
+    Erased,
+    Fenced,
+    Gap,
+    Held,
+    InvalidCallId,
+    InvalidInput,
+    InvalidRecord,
+    InvalidSettings,
+    OutboxFull,
+    ReadOnly,
+    RecallError,
+    StoreError,
+    StoreUnavailable,
+    StoreUnusable,
+    UnknownRun,
+)
+
+if TYPE_CHECKING:
+    from .agent import RecallAgent
+    from .call import Call, CallState
+    from .client import Recall
+    from .engine.runs import Origin
+    from .models import Action, Briefing, Partial, Pointer, Turn, WorkingState
+    from .settings import Settings
+
+__all__ = [
+    "Action",
+    "Briefing",
+    "Call",
+    "CallState",
+    "Closed",
+    "Erased",
+    "Fenced",
+    "Gap",
+    "Held",
+    "InvalidCallId",
+    "InvalidInput",
+    "InvalidRecord",
+    "InvalidSettings",
+    "Origin",
+    "OutboxFull",
+    "Partial",
+    "Pointer",
+    "ReadOnly",
+    "Recall",
+    "RecallAgent",
+    "RecallError",
+    "Settings",
+    "StoreError",
+    "StoreUnavailable",
+    "StoreUnusable",
+    "Turn",
+    "UnknownRun",
+    "WorkingState",
+]
+
+_HOMES = {
+    "Action": "models",
+    "Briefing": "models",
+    "Call": "call",
+    "CallState": "call",
+    "Origin": "engine.runs",
+    "Partial": "models",
+    "Pointer": "models",
+    "Recall": "client",
+    "RecallAgent": "agent",
+    "Settings": "settings",
+    "Turn": "models",
+    "WorkingState": "models",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name where it lives, at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

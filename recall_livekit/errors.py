@@ -1,0 +1,127 @@
+"""Every error of Recall, drawn once. Each says what its receiver does next.
+
+::
+
+    RecallError
+    ├── InvalidInput          fix the call: nothing was written
+    │   ├── InvalidCallId
+    │   ├── InvalidRecord
+    │   └── InvalidSettings
+    ├── Conflict              re-read, fold, decide again (stays inside the engine)
+    ├── StoreError
+    │   ├── StoreUnavailable  retry the same thing: its outcome is unknown
+    │   └── StoreUnusable     page someone: the data or the directory needs a person
+    ├── Held                  wait as a standby, steal, or leave
+    ├── Fenced                stop writing: another writer has the call
+    │   └── ReadOnly          the same, refused on this worker before it was sent
+    ├── Gap                   send again from the number that it names
+    ├── Erased                stop for ever: the call's content was erased
+    ├── UnknownRun            the record names a run that the chain does not have
+    ├── OutboxFull            slow down: a limit of this worker is reached
+    └── Closed                the live call or the store was closed
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Closed",
+    "Conflict",
+    "Erased",
+    "Fenced",
+    "Gap",
+    "Held",
+    "InvalidCallId",
+    "InvalidInput",
+    "InvalidRecord",
+    "InvalidSettings",
+    "OutboxFull",
+    "ReadOnly",
+    "RecallError",
+    "StoreError",
+    "StoreUnavailable",
+    "StoreUnusable",
+    "UnknownRun",
+]
+
+
+class RecallError(Exception):
+    """Whatever Recall raises on purpose."""
+
+
+class InvalidInput(RecallError, ValueError):
+    """The caller passed something that can never work; nothing was written."""
+
+
+class InvalidCallId(InvalidInput):
+    """A call id is any string of 1 to 256 bytes in UTF-8."""
+
+
+class InvalidRecord(InvalidInput):
+    """A record has a field that does not exist, a wrong type, or is over its size."""
+
+
+class InvalidSettings(InvalidInput):
+    """A setting is outside its range, or an address names no known store."""
+
+
+class Conflict(RecallError):
+    """Something is there already, or is not the version that was named."""
+
+
+class StoreError(RecallError):
+    """The store could not do its work."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, is busy or is full; whether it acted is unknown. Retry."""
+
+
+class StoreUnusable(StoreError):
+    """The directory or file cannot be used as it is: a person has to look."""
+
+
+class Held(RecallError):
+    """A live holder has the call."""
+
+    def __init__(self, holder: str, epoch: int) -> None:
+        super().__init__(f"the call is held by writer {holder} at epoch {epoch}")
+        self.holder = holder
+        self.epoch = epoch
+
+
+class Fenced(RecallError):
+    """The writer does not hold the lease any more; nothing was written under it."""
+
+    def __init__(self, epoch: int, holder: str | None = None) -> None:
+        super().__init__(f"fenced: the call is at epoch {epoch}, holder {holder or 'nobody'}")
+        self.epoch = epoch
+        self.holder = holder
+
+
+class ReadOnly(Fenced):
+    """This worker knows that it does not hold the lease, and refuses before sending."""
+
+
+class Gap(RecallError):
+    """Records arrived out of order: the chain expects `expected` from this writer next."""
+
+    def __init__(self, expected: int, got: int) -> None:
+        super().__init__(f"expected record {expected} of this writer, got {got}")
+        self.expected = expected
+        self.got = got
+
+
+class Erased(RecallError):
+    """The call, or the room it was in, was erased; nothing of it is written again."""
+
+
+class UnknownRun(RecallError):
+    """A provisional record names a run that was never opened."""
+
+
+class OutboxFull(RecallError):
+    """The outbox has reached its limit; what is refused is counted, not forgotten."""
+
+
+class Closed(RecallError):
+    """Used after it was closed."""

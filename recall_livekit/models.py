@@ -1,0 +1,438 @@
+"""The words of Recall as frozen values: records, entries of the chain, and what a reader gets.
+
+Every record and entry carries ``v``, its version. A reader reads every older version, skips and
+counts what is newer than itself, and ignores fields that it does not know.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
+
+from .errors import InvalidCallId, InvalidRecord
+
+VERSION = 1
+CALL_ID_BYTES = 256
+RECORD_CHARS = 256 * 1024
+"""The longest text of one record; what is longer is cut there and says so."""
+
+Role = Literal["user", "assistant", "tool", "system"]
+Outcome = Literal["handover", "left", "ended"]
+ActionClass = Literal["pure", "idempotent", "external"]
+ActionStatus = Literal["started", "done", "failed", "abandoned", "unknown"]
+
+
+class Value(BaseModel):
+    """A frozen value; unknown fields are ignored, so that newer writers do not break readers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+
+
+# --- call ids ---------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+
+
+def check_call_id(call_id: str) -> str:
+    """Return `call_id` if it is a string of 1 to 256 bytes in UTF-8.
+
+    Raises:
+        InvalidCallId: It is empty, longer, or cannot be encoded.
+    """
+    try:
+        size = len(call_id.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidCallId("a call id must be valid Unicode: this one has a surrogate") from error
+    if not 1 <= size <= CALL_ID_BYTES:
+        raise InvalidCallId(
+            f"a call id has 1 to {CALL_ID_BYTES} bytes in UTF-8, this one has {size}: "
+            "pass the room name"
+        )
+    return call_id
+
+
+def encode_call_id(call_id: str) -> str:
+    """Return the form of a call id that every URL, proxy and object store keeps as it is."""
+    check_call_id(call_id)
+    if _PLAIN.fullmatch(call_id):
+        return call_id
+    return "~" + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
+
+
+def decode_call_id(encoded: str) -> str:
+    """Return the call id of its encoded form.
+
+    Raises:
+        InvalidCallId: It is not something that `encode_call_id` returns.
+    """
+    try:
+        call_id = encoded
+        if encoded.startswith("~"):
+            padded = encoded[1:] + "=" * (-len(encoded[1:]) % 4)
+            call_id = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        if encode_call_id(call_id) == encoded:
+            return call_id
+    except ValueError as error:
+        raise InvalidCallId(f"not an encoded call id: {encoded!r}") from error
+    raise InvalidCallId(f"not an encoded call id: {encoded!r}")
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+class RecordBase(Value):
+    """What every record has: its version, and when it was said or done (Unix seconds)."""
+
+    v: Literal[1] = 1
+    at: float
+
+
+class Turn(RecordBase):
+    """One message, verbatim. `seq` is its place among the call's turns, 0 until it has one."""
+
+    kind: Literal["turn"] = "turn"
+    seq: int = 0
+    role: Role
+    content: str
+    name: str | None = None
+    message_id: str | None = None
+    agent: str | None = None
+    interrupted: bool = False
+
+
+class WorkingState(Value):
+    """What the agent is doing, in its own words; `version` counts its updates from 1."""
+
+    goal: str | None = None
+    plan: tuple[str, ...] = ()
+    progress: str | None = None
+    focus: str | None = None
+    decisions: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    notes: str | None = None
+    step: int | None = None
+    last_milestone: str | None = None
+    version: int = 0
+    at: float = 0.0
+
+
+class WorkingStateUpdate(RecordBase):
+    """The fields of the working state that changed; the others stay as they are."""
+
+    kind: Literal["working_state"] = "working_state"
+    changes: dict[str, JsonValue]
+
+
+class Userdata(RecordBase):
+    """The application's own state (`session.userdata`), whole, as JSON."""
+
+    kind: Literal["userdata"] = "userdata"
+    data: JsonValue
+
+
+class Pointer(RecordBase):
+    """Where work lives outside the records; a later one of the same name replaces it."""
+
+    kind: Literal["pointer"] = "pointer"
+    name: str
+    type: Literal["git_ref", "object", "env", "external", "process"]
+    fields: dict[str, str] = Field(default_factory=dict)
+
+
+class Action(RecordBase):
+    """A tool call: recorded as started before it runs, then again with how it went.
+
+    `key` names the tool call for ever; an idempotent tool passes it on when it runs again.
+    """
+
+    kind: Literal["action"] = "action"
+    key: str
+    tool: str
+    action_class: ActionClass = "external"
+    status: ActionStatus = "started"
+    arguments: str = "{}"
+    result: str | None = None
+    call_id: str | None = None
+
+
+class Output(RecordBase):
+    """A large tool result kept beside the chain; `ref` fetches it."""
+
+    kind: Literal["output"] = "output"
+    ref: str
+    name: str
+    chars: int
+    preview: str = ""
+
+
+class Dropped(RecordBase):
+    """The numbered place of a record that was dropped on purpose (rule 4)."""
+
+    kind: Literal["dropped"] = "dropped"
+    of: str
+    reason: str
+
+
+class Unreadable(Value):
+    """A record newer than this reader: it keeps its number, is skipped and counted."""
+
+    kind: str = "?"
+    v: int = 0
+    at: float = 0.0
+
+
+_RECORDS: dict[str, str] = {
+    kind: kind
+    for kind in ("turn", "working_state", "userdata", "pointer", "action", "output", "dropped")
+}
+
+
+def _record_tag(value: Any) -> str:
+    kind, version = (
+        (value.get("kind"), value.get("v", 1))
+        if isinstance(value, dict)
+        else (getattr(value, "kind", None), getattr(value, "v", 0))
+    )
+    return _RECORDS.get(str(kind), "unreadable") if version == VERSION else "unreadable"
+
+
+Record = Annotated[
+    Annotated[Turn, Tag("turn")]
+    | Annotated[WorkingStateUpdate, Tag("working_state")]
+    | Annotated[Userdata, Tag("userdata")]
+    | Annotated[Pointer, Tag("pointer")]
+    | Annotated[Action, Tag("action")]
+    | Annotated[Output, Tag("output")]
+    | Annotated[Dropped, Tag("dropped")]
+    | Annotated[Unreadable, Tag("unreadable")],
+    Discriminator(_record_tag),
+]
+
+
+# --- entries of the chain ---------------------------------------------------------------------
+
+
+class EntryBase(Value):
+    """What every entry has. `epoch` is the call's epoch once the entry counts."""
+
+    v: Literal[1] = 1
+    epoch: int
+    at: float
+
+
+class RecordsEntry(EntryBase):
+    """A batch of records of one writer, numbered from `first`.
+
+    Under the lease `provisional_run` is None. Otherwise it names the run that the records
+    belong to, and `epoch` is the epoch that the writer had read (rule 6).
+    """
+
+    kind: Literal["records"] = "records"
+    writer: str
+    first: int
+    records: tuple[Record, ...]
+    provisional_run: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of its last record."""
+        return self.first + len(self.records) - 1
+
+
+class RunEntry(EntryBase):
+    """A new use of the call id begins."""
+
+    kind: Literal["run"] = "run"
+    writer: str
+    run: int
+    room_sid: str | None = None
+    caller: str | None = None
+
+
+class LeaseEntry(EntryBase):
+    """`writer` may write under `epoch` from here on; it is the first renewal too (rule 9)."""
+
+    kind: Literal["lease"] = "lease"
+    writer: str
+    attempt: str
+    run: int
+    ttl: float
+    lock: str | None = None
+    agent_name: str | None = None
+
+
+class ReleaseEntry(EntryBase):
+    """The holder gave the lease back; it closes the epoch."""
+
+    kind: Literal["release"] = "release"
+    writer: str
+    outcome: Outcome
+
+
+class EraseEntry(EntryBase):
+    """All content below is erased for ever (rules 12 and 13)."""
+
+    kind: Literal["erase"] = "erase"
+
+
+class StubEntry(EntryBase):
+    """What is left of an erased entry: enough to fold the chain, nothing that was said."""
+
+    kind: Literal["stub"] = "stub"
+    was: str
+    writer: str | None = None
+    first: int = 0
+    count: int = 0
+    run: int | None = None
+    sid_hash: str | None = None
+
+
+class UnknownEntry(Value):
+    """An entry newer than this reader; its epoch still fences."""
+
+    kind: str = "?"
+    v: int = 0
+    epoch: int = 0
+    at: float = 0.0
+
+
+_ENTRIES = {kind: kind for kind in ("records", "run", "lease", "release", "erase", "stub")}
+
+
+def _entry_tag(value: Any) -> str:
+    kind, version = (
+        (value.get("kind"), value.get("v", 1))
+        if isinstance(value, dict)
+        else (getattr(value, "kind", None), getattr(value, "v", 0))
+    )
+    return _ENTRIES.get(str(kind), "unknown") if version == VERSION else "unknown"
+
+
+Entry = Annotated[
+    Annotated[RecordsEntry, Tag("records")]
+    | Annotated[RunEntry, Tag("run")]
+    | Annotated[LeaseEntry, Tag("lease")]
+    | Annotated[ReleaseEntry, Tag("release")]
+    | Annotated[EraseEntry, Tag("erase")]
+    | Annotated[StubEntry, Tag("stub")]
+    | Annotated[UnknownEntry, Tag("unknown")],
+    Discriminator(_entry_tag),
+]
+
+_entry_adapter: TypeAdapter[Entry] = TypeAdapter(Entry)
+_working_state_fields = frozenset(WorkingState.model_fields) - {"version", "at"}
+
+
+def dump_entry(entry: Entry) -> bytes:
+    """Return the stored form of an entry."""
+    return entry.model_dump_json(exclude_defaults=False, exclude_none=True).encode()
+
+
+def load_entry(data: bytes) -> Entry:
+    """Return the entry of its stored form.
+
+    Raises:
+        InvalidRecord: These bytes are no entry.
+    """
+    try:
+        return _entry_adapter.validate_json(data)
+    except ValidationError as error:
+        raise InvalidRecord(f"not an entry of a chain: {error.error_count()} faults") from error
+
+
+def working_state_update(at: float, changes: dict[str, Any]) -> WorkingStateUpdate:
+    """Return the record of these changes to the working state.
+
+    Raises:
+        InvalidRecord: A field does not exist or has a wrong type.
+    """
+    unknown = sorted(changes.keys() - _working_state_fields)
+    if unknown:
+        raise InvalidRecord(
+            f"the working state has no field {', '.join(unknown)}; "
+            f"it has {', '.join(sorted(_working_state_fields))}"
+        )
+    try:
+        checked = WorkingState.model_validate(changes)
+    except ValidationError as error:
+        raise InvalidRecord(f"working state: {error}") from error
+    return WorkingStateUpdate(at=at, changes=checked.model_dump(mode="json", include=set(changes)))
+
+
+def merge_working_state(state: WorkingState | None, update: WorkingStateUpdate) -> WorkingState:
+    """Return the next version of the working state."""
+    known = {name: v for name, v in update.changes.items() if name in _working_state_fields}
+    current = state or WorkingState()
+    merged = current.model_dump() | known
+    return WorkingState.model_validate(merged | {"version": current.version + 1, "at": update.at})
+
+
+# --- beside the chain -------------------------------------------------------------------------
+
+
+class Partial(Value):
+    """Speech under way; void once its writer has a turn of that role numbered above `after`."""
+
+    role: Role
+    text: str
+    at: float
+    after: int = 0
+    message_id: str | None = None
+
+
+class Partials(Value):
+    """The partials of one writer, both sides, as its cell holds them."""
+
+    v: Literal[1] = 1
+    writer: str
+    partials: tuple[Partial, ...] = ()
+
+
+class Renewal(Value):
+    """The last renewal of an epoch: when, on the holder's clock."""
+
+    v: Literal[1] = 1
+    at: float
+
+
+# --- what a reader gets -----------------------------------------------------------------------
+
+
+class Briefing(Value):
+    """What a new worker is given: a text for the model within a token budget, and its fields.
+
+    `notes` is the text without the turns, `text` the whole. `turns` are the newest ones that
+    fit, oldest first. `omitted` counts by kind what did not fit. `estimated` says that tokens
+    were estimated, not counted.
+    """
+
+    call_id: str
+    run: int = 0
+    fresh: bool = True
+    notes: str = ""
+    text: str = ""
+    tokens: int = 0
+    estimated: bool = True
+    turns: tuple[Turn, ...] = ()
+    working_state: WorkingState | None = None
+    pointers: tuple[Pointer, ...] = ()
+    actions: tuple[Action, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    partials: tuple[Partial, ...] = ()
+    userdata: JsonValue = None
+    agent: str | None = None
+    omitted: dict[str, int] = Field(default_factory=dict)
+    unreadable: int = 0
+    last_said_at: float | None = None

@@ -1,0 +1,88 @@
+"""Every number that somebody may want to turn, in one place, with its unit and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from .errors import InvalidSettings
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one worker behaves. Times in seconds.
+
+    Raises:
+        InvalidSettings: A value is outside its range.
+    """
+
+    lease_ttl: float = 6.0
+    """How long a silent holder keeps its lease (2 s to 1 h); renewed every third of it."""
+
+    seed_wait: float = 0.25
+    """The longest a reply waits for us, once, from `on_enter` (invariant 1)."""
+
+    partial_interval: float = 0.25
+    """Partials are written at most this often."""
+
+    rejoin_window: float = 120.0
+    """How long a caller who left, or who comes back with a new room, is the same call."""
+
+    resume_window: float = 900.0
+    """How old the last record or renewal may be for the same room to be the same call."""
+
+    room_age: float = 15.0
+    """Records unreadable: an older room is taken to have had an agent before."""
+
+    briefing_tokens: int = 4000
+    """The budget of a briefing (up to `retained_chars` / 5). Voice wants a short prompt."""
+
+    retained_chars: int = 40_000
+    """How much of the newest turns a fold keeps: resuming costs this, not the call's length."""
+
+    snapshot_entries: int = 128
+    """A snapshot is written after so many entries: the longest tail that a resume reads."""
+
+    outbox_records: int = 20_000
+    """Records waiting to be acknowledged; more are refused and counted."""
+
+    outbox_bytes: int = 64 * 1024 * 1024
+    """The same in characters of text."""
+
+    batch_records: int = 256
+    """The most records in one entry."""
+
+    batch_bytes: int = 512 * 1024
+    """The most text in one entry (one record may be larger alone)."""
+
+    follow_interval: float = 0.25
+    """How often a standby reads on."""
+
+    retry_first: float = 0.05
+    """The first pause after a failed write; it doubles up to `retry_last`."""
+
+    retry_last: float = 2.0
+    """The longest pause between tries."""
+
+    pulse_interval: float = 0.05
+    """How often a worker looks at its own pulse."""
+
+    pulse_gap: float = 1.0
+    """A gap this long means that the worker was frozen: it looks at the lease before it speaks."""
+
+    open_wait: float = 5.0
+    """How long a plain handle waits for the first read before it raises."""
+
+    flush_wait: float = 2.0
+    """How long a closing call waits for its outbox."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for field in fields(self):
+            if not getattr(self, field.name) > 0:
+                raise InvalidSettings(f"{field.name} must be above zero")
+        if not 2.0 <= self.lease_ttl <= 3600.0:
+            raise InvalidSettings("lease_ttl must be from 2 seconds to 1 hour")
+        if self.briefing_tokens * 5 > self.retained_chars:
+            raise InvalidSettings("briefing_tokens must be at most a fifth of retained_chars")
