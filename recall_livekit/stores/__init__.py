@@ -1,0 +1,1 @@
+"""Where records live: the contract (`base`) and the stores that keep it."""

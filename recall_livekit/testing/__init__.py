@@ -1,0 +1,1 @@
+"""Shipped for tests: fakes, faults and the conformance suite."""

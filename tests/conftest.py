@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recall_livekit import Recall, Settings
+from recall_livekit.stores.sqlite import SqliteStore
+from recall_livekit.testing.faults import FaultyStore
+
+OpenRecall = Callable[..., Recall]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def open_recall(tmp_path: Path) -> AsyncIterator[OpenRecall]:
+    """Open one more handle on the same records, as another worker would. All are closed."""
+    opened: list[Recall] = []
+
+    def open_one(
+        *, faults: Callable[[SqliteStore], FaultyStore] | None = None, **settings: Any
+    ) -> Recall:
+        store = SqliteStore(tmp_path / "records")
+        recall = Recall(faults(store) if faults else store, settings=Settings(**settings))
+        opened.append(recall)
+        return recall
+
+    yield open_one
+    for recall in opened:
+        await recall.aclose()
