@@ -1,0 +1,179 @@
+"""The briefing: what a new worker is told, within a token budget.
+
+Order of claim on the budget: unfinished actions, working state, pointers, words cut off, outputs,
+and then the newest turns, as many as fit. What did not fit is counted in `omitted`. The same
+fold gives the same briefing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..models import Action, Briefing, Output, Partial, Pointer, Turn, WorkingState
+from .fold import Fold
+from .tokens import HEADROOM, TokenCounter
+
+__all__ = ["brief"]
+
+_LINE_TOKENS = 2
+"""What a line break and a bullet may cost beyond the line's own words."""
+_MESSAGE_TOKENS = 6
+"""What a chat message costs beyond its content."""
+
+
+class _Budget:
+    """Takes lines while they fit; counts what did not, by kind."""
+
+    def __init__(self, tokens: int, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._left = int(tokens * (HEADROOM if counter.estimated else 1.0))
+        self.used = 0
+        self.omitted: dict[str, int] = {}
+
+    def takes(self, kind: str, text: str, extra: int = _LINE_TOKENS) -> bool:
+        cost = self._counter.count(text) + extra
+        if cost > self._left:
+            self.omitted[kind] = self.omitted.get(kind, 0) + 1
+            return False
+        self._left -= cost
+        self.used += cost
+        return True
+
+    def section(self, kind: str, title: str, lines: Sequence[str]) -> list[str]:
+        """Return the title and the lines that fit, or nothing."""
+        if not lines or not self.takes(kind, title):
+            return []
+        kept = [line for line in lines if self.takes(kind, line)]
+        return ["", title, *kept] if kept else []
+
+
+def brief(
+    fold: Fold,
+    call_id: str,
+    partials: Sequence[Partial],
+    *,
+    tokens: int,
+    counter: TokenCounter,
+) -> Briefing:
+    """Return the briefing of the fold's current run within `tokens`, text and turns together."""
+    shown = fold.with_waiting()
+    run = shown.run
+    if run is None or run.number <= shown.erased_run:
+        return Briefing(call_id=call_id, estimated=counter.estimated, unreadable=fold.unreadable)
+    budget = _Budget(tokens, counter)
+    actions = tuple(shown.actions.values())
+    notes = _notes(shown, actions, partials, budget)
+    turns = _turns(shown, budget)
+    return Briefing(
+        call_id=call_id,
+        run=run.number,
+        fresh=not (shown.run_turns or partials or actions or shown.working_state),
+        notes=notes,
+        text=_with_turns(notes, turns),
+        tokens=budget.used,
+        estimated=counter.estimated,
+        turns=turns,
+        working_state=shown.working_state,
+        pointers=tuple(shown.pointers.values()),
+        actions=actions,
+        outputs=tuple(shown.outputs),
+        partials=tuple(partials),
+        userdata=shown.userdata,
+        agent=shown.agent,
+        omitted=budget.omitted,
+        unreadable=fold.unreadable,
+        last_said_at=run.said_at,
+    )
+
+
+def _notes(
+    fold: Fold, actions: Iterable[Action], partials: Iterable[Partial], budget: _Budget
+) -> str:
+    head = "You are going on with a call that another worker of yours began. What it wrote down:"
+    lines = [head] if budget.takes("heading", head) else []
+    lines += budget.section(
+        "action",
+        "## Tool calls whose outcome is open",
+        [_action_line(action) for action in actions],
+    )
+    if fold.working_state:
+        title = f"## Working state (version {fold.working_state.version})"
+        lines += budget.section("working_state", title, _state_lines(fold.working_state))
+    lines += budget.section(
+        "pointer", "## Where the work lives", [_pointer_line(p) for p in fold.pointers.values()]
+    )
+    lines += budget.section(
+        "partial", "## Where it was cut off", [_partial_line(p) for p in partials]
+    )
+    lines += budget.section("output", "## Stored outputs", [_output_line(o) for o in fold.outputs])
+    return "\n".join(lines)
+
+
+def _turns(fold: Fold, budget: _Budget) -> tuple[Turn, ...]:
+    """Return the newest turns that fit, without a hole between them."""
+    kept: list[Turn] = []
+    for turn in reversed(fold.turns):
+        if not budget.takes("turn", _turn_line(turn), _MESSAGE_TOKENS):
+            break
+        kept.append(turn)
+    if fold.run_turns > len(kept):
+        budget.omitted["turn"] = fold.run_turns - len(kept)
+    return tuple(reversed(kept))
+
+
+def _with_turns(notes: str, turns: Sequence[Turn]) -> str:
+    if not turns:
+        return notes
+    return "\n".join([notes, "", "## The newest turns, verbatim", *map(_turn_line, turns)])
+
+
+def _turn_line(turn: Turn) -> str:
+    cut = " (cut off)" if turn.interrupted else ""
+    return f"[{turn.role} #{turn.seq}{cut}] {turn.content}"
+
+
+def _action_line(action: Action) -> str:
+    arguments = action.arguments if len(action.arguments) <= 500 else action.arguments[:500] + "..."
+    what = {
+        "pure": "reads only; call it again if you need it",
+        "idempotent": f"safe to repeat with its key {action.key}",
+        "external": "it may have happened: check before you repeat it",
+    }[action.action_class]
+    return f"- {action.tool}({arguments}): {what}"
+
+
+def _state_lines(state: WorkingState) -> list[str]:
+    lines = [
+        f"{name}: {value}"
+        for name, value in (
+            ("Goal", state.goal),
+            ("Progress", state.progress),
+            ("Focus", state.focus),
+            ("Step", state.step),
+            ("Last milestone", state.last_milestone),
+            ("Notes", state.notes),
+        )
+        if value is not None
+    ]
+    for name, values in (
+        ("Plan", state.plan),
+        ("Decided", state.decisions),
+        ("Open question", state.open_questions),
+    ):
+        lines += [f"{name}: {value}" for value in values]
+    return lines
+
+
+def _pointer_line(pointer: Pointer) -> str:
+    fields = ", ".join(f"{name}={value}" for name, value in sorted(pointer.fields.items()))
+    return f"- {pointer.name} ({pointer.type}): {fields}"
+
+
+def _partial_line(partial: Partial) -> str:
+    if partial.role == "user":
+        return f"- The caller was saying: {partial.text}"
+    return f"- You were cut off after saying: {partial.text}"
+
+
+def _output_line(output: Output) -> str:
+    return f"- {output.name} ({output.chars} characters, ref {output.ref}): {output.preview[:200]}"

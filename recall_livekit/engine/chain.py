@@ -1,0 +1,140 @@
+"""One call's chain as this engine knows it: a fold that is kept current, and the next append."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+from pydantic import ValidationError
+
+from ..errors import Conflict, InvalidRecord, StoreUnusable
+from ..models import Entry, Value, dump_entry, load_entry
+from ..stores.base import Store
+from .fold import Fold, Folded, entry_id
+
+__all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed"]
+
+PAGE = 256
+SEALED = b'{"v":1,"sealed":true}'
+SEALED_END = b'{"v":1,"sealed":true,"end":true}'
+"""What an erased cell holds, for ever, and what takes the next free name (rule 15)."""
+
+
+def is_sealed(value: bytes) -> bool:
+    """Whether a cell was erased."""
+    return value in (SEALED, SEALED_END)
+
+
+class Head(Value):
+    """Where the newest snapshot is: a hint in the cell `head`, checked before it is believed."""
+
+    v: int = 1
+    anchor: int
+    position: int
+
+
+class Chain:
+    """Reads and appends of one call. `fold` only ever holds what the store acknowledged.
+
+    `writing` is held by whoever appends, so that one create is in flight (rule 2).
+    """
+
+    def __init__(
+        self, store: Store, call: str, retained_chars: int, *, snapshots: bool = True
+    ) -> None:
+        """Know nothing yet; the first `refresh` reads."""
+        self.store = store
+        self.call = call
+        self.fold = Fold(retained_chars)
+        self.writing = anyio.Lock()
+        self.snapshot_position = 0
+        self._loaded = not snapshots
+
+    async def refresh(self) -> Fold:
+        """Read on to the end of the chain and return the fold, which later reads change.
+
+        Raises:
+            StoreError: The store could not be read, or holds something that is no entry.
+        """
+        if not self._loaded:
+            await self._load_snapshot()
+            self._loaded = True
+        while True:
+            start = self.fold.position
+            page = await self.store.read(self.call, start, PAGE)
+            if self.fold.position == start:
+                self._apply(page)
+            if len(page) < PAGE:
+                return self.fold
+
+    async def append(self, entry: Entry) -> None:
+        """Append at the fold's position. Call it with `writing` held.
+
+        Raises:
+            Conflict: Somebody else was there first; `refresh` and decide again (rule 1).
+            StoreError: It failed or its outcome is unknown; `refresh` tells.
+        """
+        position = self.fold.position
+        data = dump_entry(entry)
+        await self.store.append(self.call, position, data)
+        if self.fold.position == position:
+            self.fold.apply(entry, entry_id(data))
+
+    def _apply(self, page: Sequence[bytes]) -> None:
+        for data in page:
+            self.fold.apply(self._load(data), entry_id(data))
+
+    def _load(self, data: bytes) -> Entry:
+        try:
+            return load_entry(data)
+        except InvalidRecord as error:
+            raise StoreUnusable(
+                f"position {self.fold.position} of this call holds no entry: "
+                "the store was damaged or is another program's"
+            ) from error
+
+    async def _load_snapshot(self) -> None:
+        folded = await self._find_snapshot()
+        if folded is None or folded.position < 1 or self.fold.position:
+            return
+        page = await self.store.read(self.call, folded.position - 1, PAGE)
+        if self.fold.position == 0 and page and entry_id(page[0]) == folded.last_id:
+            self.fold = Fold(self.fold.retained_chars, folded)
+            self.snapshot_position = folded.position
+            self._apply(page[1:])
+
+    async def _find_snapshot(self) -> Folded | None:
+        """Return the newest snapshot that can be read; whether it fits is the caller's to check."""
+        head = await self.store.get_cell(self.call, "head")
+        if head is None:
+            return None
+        try:
+            anchor = Head.model_validate_json(head.value).anchor
+            cell = await self.store.get_cell(self.call, f"snapshot/{anchor}/0")
+            folded = Folded.model_validate_json(cell.value) if cell else None
+        except ValidationError:
+            return None  # a newer version's, or erased: the entries tell the same
+        return folded if folded and folded.v == 1 else None
+
+    async def write_snapshot(self, writer: str) -> None:
+        """Write what was acknowledged so far as this writer's snapshot (rules 14 and 16).
+
+        A fold that skipped something newer than this reader writes none.
+        """
+        known = self.fold.writers.get(writer)
+        if known is None or self.fold.unreadable:
+            return
+        folded = self.fold.value()
+        try:
+            await self._overwrite(f"snapshot/{known.anchor}/0", folded.model_dump_json().encode())
+            head = Head(anchor=known.anchor, position=folded.position)
+            await self._overwrite("head", head.model_dump_json().encode())
+        except Conflict:
+            return  # erased, or a newer holder wrote its own: that one is the better one
+        self.snapshot_position = folded.position
+
+    async def _overwrite(self, name: str, value: bytes) -> None:
+        cell = await self.store.get_cell(self.call, name)
+        if cell and is_sealed(cell.value):
+            raise Conflict(f"{name} was erased")
+        await self.store.put_cell(self.call, name, value, cell.version if cell else None)

@@ -1,0 +1,552 @@
+"""The engine: what can be asked of a call, and the rules by which it is answered.
+
+Several engines in several processes work on one store; they know nothing of each other. Each
+answer is decided on a fold of exactly the entries below the position that it is written to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import anyio
+from pydantic import ValidationError
+
+from ..errors import (
+    Conflict,
+    Erased,
+    Fenced,
+    Gap,
+    Held,
+    InvalidRecord,
+    RecallError,
+    StoreError,
+    StoreUnavailable,
+    UnknownRun,
+)
+from ..models import (
+    Briefing,
+    Entry,
+    EraseEntry,
+    LeaseEntry,
+    Outcome,
+    Partial,
+    Partials,
+    Record,
+    RecordsEntry,
+    ReleaseEntry,
+    Renewal,
+    RunEntry,
+    Turn,
+    Value,
+    check_call_id,
+)
+from ..seams import Clock
+from ..settings import Settings
+from ..stores.base import Locks, Store
+from .briefing import brief
+from .chain import Chain, is_sealed
+from .erasure import finish_erasure, is_finished
+from .fold import Fold, sid_hash
+from .liveness import Liveness, Witness, renewal_cell
+from .runs import Origin, SameCall, continues
+from .tokens import Estimator, TokenCounter
+
+__all__ = ["Ack", "Acquire", "Engine", "Grant", "Reading"]
+
+logger = logging.getLogger("recall_livekit")
+
+MOVING = "other writers were faster at every try"
+TRIES = 64
+"""How often one request meets a conflict before it is answered as unavailable."""
+KNOWN_CALLS = 256
+"""How many calls' folds an engine keeps in memory."""
+
+
+class Reading(Value):
+    """What one read of a call says. `run` is the run that a worker of this origin goes on with,
+    0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any."""
+
+    briefing: Briefing
+    position: int
+    epoch: int
+    run: int
+    holder: str | None = None
+    agent_name: str | None = None
+    liveness: Liveness = Liveness.FREE
+
+
+class Acquire(Value):
+    """A request for the lease. Repeated with the same `attempt` it gets the same grant (rule 8).
+
+    `read_position` is where the writer's first read ended, None if it never read: a writer whose
+    words are older than an erasure is refused.
+    """
+
+    writer: str
+    attempt: str
+    ttl: float
+    origin: Origin = Origin()
+    agent_name: str | None = None
+    lock: str | None = None
+    steal: bool = False
+    read_position: int | None = None
+
+
+class Grant(Value):
+    """The lease. `resumed` says that the run had begun before."""
+
+    epoch: int
+    run: int
+    position: int
+    resumed: bool
+    briefing: Briefing
+
+
+class Ack(Value):
+    """Durable: the writer's records up to number `last`; the chain's end is `position`."""
+
+    last: int
+    position: int
+
+
+class Engine:
+    """All the rules over one store. Safe to share between the calls of a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        counter: TokenCounter | None = None,
+        same_call: SameCall | None = None,
+    ) -> None:
+        """Do nothing yet: the first request opens what it needs."""
+        self.store = store
+        self.settings = settings or Settings()
+        self._clock = clock
+        self._counter = counter or Estimator()
+        self._same_call = same_call
+        self._locks = store if isinstance(store, Locks) else None
+        self._chains: OrderedDict[str, Chain] = OrderedDict()
+        self._witnesses: dict[str, Witness] = {}
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(self, call: str, origin: Origin | None = None) -> Reading:
+        """Return the call as a worker of `origin` should see it. Conflicts with nobody.
+
+        Raises:
+            InvalidCallId, StoreError.
+        """
+        fold = await self._chain(call).refresh()
+        witness = self._witness(call)
+        liveness = await witness.look(fold)
+        goes_on = self._continues(fold, origin or Origin(), witness)
+        partials = await self._read_partials(call, fold) if goes_on else []
+        shown = fold if goes_on else Fold(fold.retained_chars)
+        return Reading(
+            briefing=self._brief(call, shown, partials),
+            position=fold.position,
+            epoch=fold.epoch,
+            run=fold.run.number if goes_on and fold.run else 0,
+            holder=fold.lease.writer if fold.lease else None,
+            agent_name=fold.lease.agent_name if fold.lease else None,
+            liveness=liveness,
+        )
+
+    async def turns(self, call: str) -> Sequence[Turn]:
+        """Return every turn of the current run, however long: costs O(turns)."""
+        chain = Chain(self.store, check_call_id(call), retained_chars=1 << 60, snapshots=False)
+        return tuple((await chain.refresh()).with_waiting().turns)
+
+    async def wait_free(self, call: str) -> Liveness:
+        """Return once the call has no live holder; keeps its records current meanwhile.
+
+        Raises:
+            StoreError.
+        """
+        chain, witness = self._chain(call), self._witness(call)
+        while True:
+            liveness = await witness.look(await chain.refresh())
+            if liveness is not Liveness.LIVE:
+                return liveness
+            await witness.wait(chain.fold, self.settings.follow_interval)
+
+    # --- leases -------------------------------------------------------------------------------
+
+    async def acquire(self, call: str, request: Acquire) -> Grant:
+        """Take the lease, opening a new run first if this is another call.
+
+        Raises:
+            Held: A live holder has it and `steal` was not asked for.
+            Erased: The room, or what this writer has read, was erased.
+            Fenced: The attempt was granted and lost again since.
+            StoreError.
+        """
+        chain, witness = self._chain(call), self._witness(call)
+        async with chain.writing:
+            resumed, taken_from = True, None
+            for _ in range(TRIES):
+                fold = await chain.refresh()
+                granted = self._granted(fold, request)
+                if granted is not None:
+                    await self._tell_taken(taken_from)
+                    await self.finish_erasure(call)
+                    return await self._grant(call, fold, granted, resumed)
+                _refuse_erased(fold, request)
+                liveness = await witness.look(fold)
+                goes_on = self._continues(fold, request.origin, witness)
+                resumed = resumed and goes_on
+                if goes_on and not request.steal:
+                    _refuse_held(fold, request.writer, liveness)
+                taken_from = fold.lease.lock if fold.lease else None
+                await self._try(chain, self._next_entry(fold, request, goes_on))
+            raise StoreUnavailable(MOVING)
+
+    async def renew(self, call: str, writer: str, epoch: int) -> None:
+        """Show that the holder lives.
+
+        Raises:
+            Fenced: The epoch is not this writer's any more.
+            StoreError.
+        """
+        fold = await self._chain(call).refresh()
+        if not fold.holds(writer, epoch):
+            raise _fenced(fold)
+        name = renewal_cell(epoch)
+        cell = await self.store.get_cell(call, name)
+        value = Renewal(at=self._clock.now()).model_dump_json().encode()
+        try:
+            await self.store.put_cell(call, name, value, cell.version if cell else None)
+        except Conflict:
+            return  # this writer's own renewal whose answer was lost: it counts as well
+
+    async def release(self, call: str, writer: str, epoch: int, outcome: Outcome) -> None:
+        """Give the lease back, so that the next holder need not wait. Repeating it is harmless.
+
+        Raises:
+            Fenced: Another lease is in force: this release touches nothing of it.
+            StoreError.
+        """
+        chain = self._chain(call)
+        async with chain.writing:
+            for _ in range(TRIES):
+                fold = await chain.refresh()
+                if fold.epoch == epoch and fold.lease is None:
+                    return
+                if not fold.holds(writer, epoch):
+                    raise _fenced(fold)
+                await self._try(
+                    chain,
+                    ReleaseEntry(epoch=epoch, at=self._clock.now(), writer=writer, outcome=outcome),
+                )
+            raise StoreUnavailable(MOVING)
+
+    async def hold_lock(self, name: str) -> str | None:
+        """Take a lock that shows that this process lives; None if the store knows no locks."""
+        if self._locks is None:
+            return None
+        await self._locks.hold(name)
+        return name
+
+    async def let_go_lock(self, name: str | None) -> None:
+        """Give it back: waiters are woken at once."""
+        if self._locks is not None and name is not None:
+            await self._locks.let_go(name)
+
+    async def wait_taken(self, name: str | None) -> None:
+        """Return when somebody took the call whose lease names this lock. May never return."""
+        if self._locks is None or name is None:
+            await anyio.sleep_forever()
+        else:
+            await self._locks.wait_removed(name)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    async def append(
+        self, call: str, writer: str, first: int, records: Sequence[Record], epoch: int
+    ) -> Ack:
+        """Append records under the lease; when it returns they are durable, once (rule 4).
+
+        Raises:
+            Fenced, Gap, InvalidRecord, StoreError.
+        """
+        entry = RecordsEntry(
+            epoch=epoch, at=self._clock.now(), writer=writer, first=first, records=tuple(records)
+        )
+        return await self._append(call, entry)
+
+    async def append_provisional(
+        self,
+        call: str,
+        writer: str,
+        first: int,
+        records: Sequence[Record],
+        run: int,
+        epoch_read: int,
+    ) -> Ack:
+        """Append records of a writer that does not hold the lease, not yet or no more (rule 6).
+
+        Raises:
+            Erased, UnknownRun, Gap, InvalidRecord, StoreError.
+        """
+        entry = RecordsEntry(
+            epoch=epoch_read,
+            at=self._clock.now(),
+            writer=writer,
+            first=first,
+            records=tuple(records),
+            provisional_run=run,
+        )
+        return await self._append(call, entry)
+
+    async def open_run(self, call: str, request: Acquire) -> int:
+        """Return the run that this origin's provisional records belong to, opening it if needed.
+
+        Raises:
+            Erased, StoreError.
+        """
+        chain, witness = self._chain(call), self._witness(call)
+        async with chain.writing:
+            for _ in range(TRIES):
+                fold = await chain.refresh()
+                _refuse_erased(fold, request)
+                await witness.look(fold)
+                if self._continues(fold, request.origin, witness) and fold.run:
+                    return fold.run.number
+                await self._try(chain, self._run_entry(fold, request))
+            raise StoreUnavailable(MOVING)
+
+    async def put_partials(self, call: str, writer: str, partials: Sequence[Partial]) -> bool:
+        """Overwrite the writer's partials; False if it has no entry yet, or was erased.
+
+        Raises:
+            StoreError.
+        """
+        known = self._chain(call).fold.writers.get(writer)
+        if known is None:
+            return False
+        name = f"partial/{known.anchor}/0"
+        cell = await self.store.get_cell(call, name)
+        if cell is not None and is_sealed(cell.value):
+            return False
+        value = Partials(writer=writer, partials=tuple(partials)).model_dump_json().encode()
+        try:
+            await self.store.put_cell(call, name, value, cell.version if cell else None)
+        except Conflict:
+            return False
+        return True
+
+    # --- erasure ------------------------------------------------------------------------------
+
+    async def erase(self, call: str) -> None:
+        """Erase the call's content; when it returns, no byte of it is in the store (rule 12).
+
+        Raises:
+            StoreError: It is not done; `finish_erasure` or another `erase` goes on.
+        """
+        chain = self._chain(call)
+        async with chain.writing:
+            for _ in range(TRIES):
+                fold = await chain.refresh()
+                if fold.position == 0:
+                    return
+                if fold.erases and fold.erases[-1] == fold.position - 1:
+                    break
+                await self._try(chain, EraseEntry(epoch=fold.epoch + 1, at=self._clock.now()))
+            else:
+                raise StoreUnavailable(MOVING)
+        await self.finish_erasure(call)
+        self._chains.pop(call, None)
+
+    async def finish_erasure(self, call: str) -> None:
+        """Carry an erasure that was begun to its end, if there is one (rule 13)."""
+        fold = self._chain(call).fold
+        if fold.erases and not await is_finished(self.store, call, fold.erases[-1]):
+            await finish_erasure(self.store, call, fold.erases[-1])
+
+    async def aclose(self) -> None:
+        """Close the store."""
+        await self.store.aclose()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _chain(self, call: str) -> Chain:
+        chain = self._chains.get(call)
+        if chain is None:
+            chain = Chain(self.store, check_call_id(call), self.settings.retained_chars)
+            self._chains[call] = chain
+            if len(self._chains) > KNOWN_CALLS:
+                forgotten, _ = self._chains.popitem(last=False)
+                self._witnesses.pop(forgotten, None)
+        self._chains.move_to_end(call)
+        return chain
+
+    def _witness(self, call: str) -> Witness:
+        return self._witnesses.setdefault(call, Witness(self.store, call, self._clock))
+
+    def _continues(self, fold: Fold, origin: Origin, witness: Witness) -> bool:
+        return continues(
+            fold,
+            origin.model_copy(update={"at": self._clock.now()}),
+            settings=self.settings,
+            same_call=self._same_call,
+            renewed_at=witness.renewed_at if fold.lease else 0.0,
+        )
+
+    def _brief(self, call: str, fold: Fold, partials: Sequence[Partial]) -> Briefing:
+        return brief(
+            fold,
+            call,
+            partials,
+            tokens=self.settings.briefing_tokens,
+            counter=self._counter,
+        )
+
+    async def _read_partials(self, call: str, fold: Fold) -> list[Partial]:
+        """Return the words under way of those who wrote after or as the last turn's writer."""
+        found: list[Partial] = []
+        for name in fold.recent:
+            writer = fold.writers[name]
+            if writer.anchor < fold.turn_anchor:
+                continue
+            cell = await self.store.get_cell(call, f"partial/{writer.anchor}/0")
+            if cell is not None and not is_sealed(cell.value):
+                found += _current(cell.value, writer.user, writer.assistant)
+        return sorted(found, key=lambda partial: partial.at)
+
+    @staticmethod
+    async def _try(chain: Chain, entry: Entry) -> bool:
+        try:
+            await chain.append(entry)
+        except Conflict:
+            return False
+        return True
+
+    @staticmethod
+    def _granted(fold: Fold, request: Acquire) -> LeaseEntry | None:
+        """Return the grant of this very attempt, if it was made (rule 8)."""
+        known = fold.writers.get(request.writer)
+        if known is None or known.attempt != request.attempt:
+            return None
+        if fold.lease is None or fold.lease.attempt != request.attempt:
+            raise _fenced(fold)
+        return fold.lease
+
+    async def _tell_taken(self, lock: str | None) -> None:
+        if self._locks is not None and lock is not None:
+            await self._locks.remove(lock)
+
+    async def _grant(self, call: str, fold: Fold, lease: LeaseEntry, resumed: bool) -> Grant:
+        briefing = self._brief(call, fold, await self._read_partials(call, fold))
+        return Grant(
+            epoch=lease.epoch,
+            run=lease.run,
+            position=fold.position,
+            resumed=resumed,
+            briefing=briefing,
+        )
+
+    def _next_entry(self, fold: Fold, request: Acquire, goes_on: bool) -> RunEntry | LeaseEntry:
+        if not goes_on or fold.run is None:
+            return self._run_entry(fold, request)
+        return LeaseEntry(
+            epoch=fold.epoch + 1,
+            at=self._clock.now(),
+            writer=request.writer,
+            attempt=request.attempt,
+            run=fold.run.number,
+            ttl=request.ttl,
+            lock=request.lock,
+            agent_name=request.agent_name,
+        )
+
+    def _run_entry(self, fold: Fold, request: Acquire) -> RunEntry:
+        return RunEntry(
+            epoch=fold.epoch,
+            at=self._clock.now(),
+            writer=request.writer,
+            run=(fold.run.number if fold.run else 0) + 1,
+            room_sid=request.origin.room_sid,
+            caller=request.origin.caller,
+        )
+
+    async def _append(self, call: str, entry: RecordsEntry) -> Ack:
+        if not entry.records or entry.first < 1:
+            raise InvalidRecord("an entry has at least one record, numbered from 1")
+        chain = self._chain(call)
+        async with chain.writing:
+            fold, current = chain.fold, False
+            for _ in range(TRIES):
+                if fold.last_number(entry.writer) >= entry.last:
+                    return Ack(last=fold.last_number(entry.writer), position=fold.position)
+                if not current and _refusal(fold, entry):
+                    fold, current = await chain.refresh(), True
+                    continue
+                if (refusal := _refusal(fold, entry)) is not None:
+                    raise refusal
+                if not await self._try(chain, entry):
+                    fold, current = await chain.refresh(), True
+                elif entry.provisional_run is None:
+                    await self._snapshot_if_due(chain, entry.writer)
+            raise StoreUnavailable(MOVING)
+
+    async def _snapshot_if_due(self, chain: Chain, writer: str) -> None:
+        """Keep the tail that a resume reads short. It may fail: the entries tell the same."""
+        if chain.fold.position - chain.snapshot_position < self.settings.snapshot_entries:
+            return
+        try:
+            await chain.write_snapshot(writer)
+        except StoreError as error:
+            logger.debug("snapshot not written: %s", error)
+
+
+def _current(value: bytes, user: int, assistant: int) -> list[Partial]:
+    """Return the partials that no later turn of the same writer and role has made void."""
+    try:
+        partials = Partials.model_validate_json(value).partials
+    except ValidationError:
+        return []
+    spoken = {"user": user, "assistant": assistant}
+    return [p for p in partials if p.text and spoken.get(p.role, 0) <= p.after]
+
+
+def _fenced(fold: Fold) -> Fenced:
+    return Fenced(fold.epoch, fold.lease.writer if fold.lease else None)
+
+
+def _refuse_held(fold: Fold, writer: str, liveness: Liveness) -> None:
+    if liveness is Liveness.LIVE and fold.lease and fold.lease.writer != writer:
+        raise Held(fold.lease.writer, fold.epoch)
+
+
+def _refuse_erased(fold: Fold, request: Acquire) -> None:
+    """Rule 12: an erased room does not come back, nor does a writer that read before."""
+    if not fold.erases:
+        return
+    sid = request.origin.room_sid
+    read_before = (request.read_position or 0) <= fold.erases[-1]
+    known = fold.writers.get(request.writer)
+    wrote_before = known is not None and known.anchor < fold.erases[-1]
+    if (sid and sid_hash(sid) in fold.erased_sids) or read_before or wrote_before:
+        raise Erased("this call was erased; what this worker knows of it is not written again")
+
+
+def _refusal(fold: Fold, entry: RecordsEntry) -> RecallError | None:
+    """Return why these records may not follow (rules 4 to 6: numbers, then epoch or run)."""
+    expected = fold.last_number(entry.writer) + 1
+    if entry.first != expected:
+        return Gap(expected, entry.first)
+    run = entry.provisional_run
+    if run is None:
+        return None if fold.holds(entry.writer, entry.epoch) else _fenced(fold)
+    if run <= fold.erased_run:
+        return Erased("the run that these records belong to was erased")
+    if fold.run is None or not 1 <= run <= fold.run.number:
+        return UnknownRun(f"the chain has no run {run}")
+    if entry.epoch > fold.epoch:
+        return InvalidRecord(f"no epoch {entry.epoch} can have been read: it is {fold.epoch}")
+    return None

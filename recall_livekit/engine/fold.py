@@ -1,0 +1,385 @@
+"""The fold of a chain: everything that is known about a call, from its entries alone.
+
+Applying an entry is pure: no clock, no I/O. Two readers that applied the same entries agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from ..models import (
+    Action,
+    Dropped,
+    Entry,
+    EraseEntry,
+    LeaseEntry,
+    Output,
+    Pointer,
+    Record,
+    RecordsEntry,
+    ReleaseEntry,
+    RunEntry,
+    StubEntry,
+    Turn,
+    UnknownEntry,
+    Unreadable,
+    Userdata,
+    Value,
+    WorkingState,
+    WorkingStateUpdate,
+    merge_working_state,
+)
+
+__all__ = ["Fold", "RunView", "entry_id", "sid_hash"]
+
+OPEN_ACTIONS = 200
+OUTPUTS = 50
+POINTERS = 200
+RECENT_WRITERS = 4
+"""Whose partials a reader looks at: the holder that died, and who tried to follow it."""
+
+
+def entry_id(data: bytes) -> str:
+    """Return the id of an entry's stored form: what a snapshot names (rule 16)."""
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def sid_hash(room_sid: str) -> str:
+    """Return what stays of a room's sid after its call was erased (rule 13)."""
+    return hashlib.sha256(b"recall room sid\0" + room_sid.encode()).hexdigest()[:32]
+
+
+class RunView(Value):
+    """The current run as the chain tells it. `said_at` is the newest time something was said."""
+
+    number: int
+    room_sid: str | None = None
+    caller: str | None = None
+    opened_at: float = 0.0
+    said_at: float | None = None
+    outcome: str | None = None
+    outcome_at: float | None = None
+
+
+class Writer(Value):
+    """What the chain knows of a writer: its last number, its first entry, the attempt of its
+    newest lease, and the numbers of its last spoken turns."""
+
+    last: int = 0
+    anchor: int
+    attempt: str | None = None
+    user: int = 0
+    assistant: int = 0
+
+
+class Folded(Value):
+    """A fold as a value: what a snapshot holds (rule 16)."""
+
+    v: Annotated[int, Field(ge=1)] = 1
+    position: int = 0
+    last_id: str = ""
+    epoch: int = 0
+    lease: LeaseEntry | None = None
+    lease_position: int = -1
+    run: RunView | None = None
+    erased_run: int = 0
+    erased_sids: tuple[str, ...] = ()
+    erases: tuple[int, ...] = ()
+    writers: dict[str, Writer] = Field(default_factory=dict)
+    waiting: tuple[tuple[int, RecordsEntry], ...] = ()
+    turns: tuple[Turn, ...] = ()
+    turn_count: int = 0
+    run_turns: int = 0
+    working_state: WorkingState | None = None
+    userdata: JsonValue = None
+    pointers: dict[str, Pointer] = Field(default_factory=dict)
+    actions: dict[str, Action] = Field(default_factory=dict)
+    outputs: tuple[Output, ...] = ()
+    agent: str | None = None
+    recent: tuple[str, ...] = ()
+    turn_anchor: int = -1
+    unreadable: int = 0
+    dropped: dict[str, int] = Field(default_factory=dict)
+
+
+class Fold:
+    """The mutable fold. Its fields are those of `Folded`.
+
+    `lease` is the current epoch's lease while it is open: None before the first, after a
+    release, and after an erase.
+    """
+
+    def __init__(self, retained_chars: int, state: Folded | None = None) -> None:
+        """Begin with nothing, or with a snapshot's value."""
+        state = state or Folded()
+        self.retained_chars = retained_chars
+        self.position = state.position
+        self.last_id = state.last_id
+        self.epoch = state.epoch
+        self.lease = state.lease
+        self.lease_position = state.lease_position
+        self.run = state.run
+        self.erased_run = state.erased_run
+        self.erased_sids = set(state.erased_sids)
+        self.erases = list(state.erases)
+        self.writers = dict(state.writers)
+        self.waiting = list(state.waiting)
+        self.turns = deque(state.turns)
+        self.turn_chars = sum(len(turn.content) for turn in state.turns)
+        self.turn_count = state.turn_count
+        self.run_turns = state.run_turns
+        self.working_state = state.working_state
+        self.userdata = state.userdata
+        self.pointers = dict(state.pointers)
+        self.actions = dict(state.actions)
+        self.outputs = deque(state.outputs, maxlen=OUTPUTS)
+        self.agent = state.agent
+        self.recent = list(state.recent)
+        self.turn_anchor = state.turn_anchor
+        self.unreadable = state.unreadable
+        self.dropped = dict(state.dropped)
+
+    def value(self) -> Folded:
+        """Return the fold as a value that later entries do not change."""
+        return Folded.model_construct(
+            v=1,
+            position=self.position,
+            last_id=self.last_id,
+            epoch=self.epoch,
+            lease=self.lease,
+            lease_position=self.lease_position,
+            run=self.run,
+            erased_run=self.erased_run,
+            erased_sids=tuple(sorted(self.erased_sids)),
+            erases=tuple(self.erases),
+            writers=dict(self.writers),
+            waiting=tuple(self.waiting),
+            turns=tuple(self.turns),
+            turn_count=self.turn_count,
+            run_turns=self.run_turns,
+            working_state=self.working_state,
+            userdata=self.userdata,
+            pointers=dict(self.pointers),
+            actions=dict(self.actions),
+            outputs=tuple(self.outputs),
+            agent=self.agent,
+            recent=tuple(self.recent),
+            turn_anchor=self.turn_anchor,
+            unreadable=self.unreadable,
+            dropped=dict(self.dropped),
+        )
+
+    def copy(self) -> Fold:
+        """Return a fold of its own, equal to this one."""
+        return Fold(self.retained_chars, self.value())
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def last_number(self, writer: str) -> int:
+        """Return the number of the writer's newest record in the chain, waiting ones included."""
+        known = self.writers.get(writer)
+        return known.last if known else 0
+
+    def holds(self, writer: str, epoch: int) -> bool:
+        """Whether `writer` may append under `epoch` to the entries folded so far (rule 1)."""
+        return self.epoch == epoch and self.lease is not None and self.lease.writer == writer
+
+    def with_waiting(self) -> Fold:
+        """Return the fold as a reader is shown it: waiting records last (rule 7)."""
+        if not self.waiting:
+            return self
+        shown = self.copy()
+        shown._adopt()
+        return shown
+
+    # --- entries ------------------------------------------------------------------------------
+
+    def apply(self, entry: Entry, data_id: str) -> None:
+        """Count the entry at the next position; `data_id` is its `entry_id`."""
+        match entry:
+            case RecordsEntry():
+                self._records(entry)
+            case LeaseEntry():
+                self._lease(entry)
+            case ReleaseEntry():
+                self._release(entry)
+            case RunEntry():
+                self._open_run(entry)
+            case EraseEntry():
+                self._erase(entry)
+            case StubEntry():
+                self._stub(entry)
+            case UnknownEntry():
+                self._unknown(entry)
+        self.position += 1
+        self.last_id = data_id
+
+    def _records(self, entry: RecordsEntry) -> None:
+        self._number(entry.writer, entry.last)
+        if entry.provisional_run is None:
+            self._count(entry, self.lease.run if self.lease else 0, late=False)
+        elif self._must_wait(entry):
+            self.waiting.append((self.position, entry))
+        else:
+            late = entry.epoch < self.epoch and not self.holds(entry.writer, self.epoch)
+            self._count(entry, entry.provisional_run, late=late)
+
+    def _must_wait(self, entry: RecordsEntry) -> bool:
+        """Rule 7: another writer may still write under the epoch that it read."""
+        return (
+            self.lease is not None
+            and self.lease.epoch == entry.epoch
+            and self.lease.writer != entry.writer
+        )
+
+    def _adopt(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, entry in waiting:
+            self._count(entry, entry.provisional_run or 0, late=False)
+
+    def _lease(self, entry: LeaseEntry) -> None:
+        self._adopt()
+        self._number(entry.writer, 0)
+        known = self.writers[entry.writer]
+        self.writers[entry.writer] = known.model_copy(update={"attempt": entry.attempt})
+        self.epoch = entry.epoch
+        self.lease = entry
+        self.lease_position = self.position
+        if self.run and self.run.number == entry.run:
+            self.run = self.run.model_copy(update={"outcome": None, "outcome_at": None})
+
+    def _release(self, entry: ReleaseEntry) -> None:
+        if self.lease and self.run and self.run.number == self.lease.run:
+            self.run = self.run.model_copy(
+                update={"outcome": entry.outcome, "outcome_at": entry.at}
+            )
+        self.lease = None
+        self._adopt()
+
+    def _open_run(self, entry: RunEntry) -> None:
+        self._number(entry.writer, 0)
+        self.run = RunView(
+            number=entry.run,
+            room_sid=entry.room_sid,
+            caller=entry.caller,
+            opened_at=entry.at,
+        )
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        """An earlier run stays in the chain and is not briefed."""
+        self.turns.clear()
+        self.turn_chars = 0
+        self.run_turns = 0
+        self.working_state = None
+        self.userdata = None
+        self.agent = None
+        self.pointers.clear()
+        self.actions.clear()
+        self.outputs.clear()
+
+    def _erase(self, entry: EraseEntry) -> None:
+        self.epoch = entry.epoch
+        self.lease = None
+        self.waiting = []
+        if self.run:
+            self.erased_run = self.run.number
+            if self.run.room_sid:
+                self.erased_sids.add(sid_hash(self.run.room_sid))
+            self.run = RunView(number=self.run.number, outcome="erased", outcome_at=entry.at)
+        self.erases.append(self.position)
+        self._forget_run()
+
+    def _stub(self, entry: StubEntry) -> None:
+        if entry.writer:
+            self._number(entry.writer, entry.first + entry.count - 1 if entry.count else 0)
+        if entry.was == "run" and entry.run is not None:
+            self.run = RunView(number=entry.run, outcome="erased", outcome_at=entry.at)
+        if entry.sid_hash:
+            self.erased_sids.add(entry.sid_hash)
+        if entry.was in ("lease", "erase"):
+            self.epoch = entry.epoch
+        self.lease = None
+
+    def _unknown(self, entry: UnknownEntry) -> None:
+        self.unreadable += 1
+        if entry.epoch > self.epoch:
+            self.epoch = entry.epoch
+            self.lease = None
+
+    # --- records ------------------------------------------------------------------------------
+
+    def _number(self, writer: str, last: int) -> None:
+        if not self.recent or self.recent[-1] != writer:
+            others = [other for other in self.recent if other != writer]
+            self.recent = [*others[-RECENT_WRITERS + 1 :], writer]
+        known = self.writers.get(writer)
+        if known is None:
+            self.writers[writer] = Writer(last=last, anchor=self.position)
+        elif last > known.last:
+            self.writers[writer] = known.model_copy(update={"last": last})
+
+    def _count(self, entry: RecordsEntry, run: int, *, late: bool) -> None:
+        current = self.run is not None and self.run.number == run and run > self.erased_run
+        for number, record in enumerate(entry.records, entry.first):
+            if isinstance(record, Turn):
+                self.turn_count += 1
+            if isinstance(record, Unreadable):
+                self.unreadable += 1
+            elif current:
+                self._record(record, entry.writer, number, late=late)
+
+    def _record(self, record: Record, writer: str, number: int, *, late: bool) -> None:
+        if self.run and (self.run.said_at is None or record.at > self.run.said_at):
+            self.run = self.run.model_copy(update={"said_at": record.at})
+        match record:
+            case Turn():
+                self._turn(record, writer, number, late=late)
+            case WorkingStateUpdate() if not late:
+                self.working_state = merge_working_state(self.working_state, record)
+            case Userdata() if not late:
+                self.userdata = record.data
+            case Pointer() if not late:
+                self._pointer(record)
+            case Action():
+                self._action(record)
+            case Output():
+                self.outputs.append(record)
+            case Dropped():
+                self._drop(record.of)
+            case _:
+                pass  # late working states and userdata: history, not state (rule 7)
+
+    def _pointer(self, pointer: Pointer) -> None:
+        if pointer.name in self.pointers or len(self.pointers) < POINTERS:
+            self.pointers[pointer.name] = pointer
+        else:
+            self._drop("pointer")
+
+    def _drop(self, kind: str) -> None:
+        self.dropped[kind] = self.dropped.get(kind, 0) + 1
+
+    def _turn(self, turn: Turn, writer: str, number: int, *, late: bool) -> None:
+        self.run_turns += 1
+        self.turns.append(turn.model_copy(update={"seq": self.turn_count}))
+        self.turn_chars += len(turn.content)
+        while self.turn_chars > self.retained_chars and len(self.turns) > 1:
+            self.turn_chars -= len(self.turns.popleft().content)
+        known = self.writers[writer]
+        self.turn_anchor = known.anchor
+        if turn.role in ("user", "assistant"):
+            self.writers[writer] = known.model_copy(update={turn.role: number})
+        if turn.agent and not late:
+            self.agent = turn.agent
+
+    def _action(self, action: Action) -> None:
+        if action.status not in ("started", "unknown"):
+            self.actions.pop(action.key, None)
+        elif action.key in self.actions or len(self.actions) < OPEN_ACTIONS:
+            self.actions[action.key] = action
+        else:
+            self._drop("action")

@@ -1,0 +1,104 @@
+"""Whether a holder lives: evidence, never safety (rules 10 and 11)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import anyio
+from pydantic import ValidationError
+
+from ..models import LeaseEntry, Renewal
+from ..seams import Clock
+from ..stores.base import Cell, Locks, Store
+from .fold import Fold
+
+__all__ = ["Liveness", "Witness", "renewal_cell"]
+
+
+class Liveness(Enum):
+    """What the evidence says of the current lease."""
+
+    FREE = "free"
+    """Nobody holds it: never taken, released or erased."""
+
+    DEAD = "dead"
+    """The holder's lock is free: its process is gone."""
+
+    LAPSED = "lapsed"
+    """The holder did not renew in time."""
+
+    LIVE = "live"
+
+
+def renewal_cell(epoch: int) -> str:
+    """Return the name of an epoch's renewal cell."""
+    return f"renewal/{epoch}"
+
+
+class Witness:
+    """One engine's own observations of one call's holder; they are per epoch (rule 10)."""
+
+    def __init__(self, store: Store, call: str, clock: Clock) -> None:
+        """Have seen nothing yet."""
+        self._store = store
+        self._locks = store if isinstance(store, Locks) else None
+        self._call = call
+        self._clock = clock
+        self._epoch = -1
+        self._version: str | None = None
+        self._since = 0.0
+        self._saw_change = False
+        self.renewed_at = 0.0
+
+    async def look(self, fold: Fold) -> Liveness:
+        """Return what the evidence says now.
+
+        A holder whose process is gone is dead. While its lock is held, only silence for a TTL on
+        this worker's own clock counts; without a lock to go by a passed deadline is enough,
+        unless a renewal was seen to change within the TTL (rule 11).
+        """
+        lease = fold.lease
+        if lease is None:
+            return Liveness.FREE
+        self._observe(lease, await self._store.get_cell(self._call, renewal_cell(lease.epoch)))
+        locked = await self._locked(lease)
+        if locked is False:
+            return Liveness.DEAD
+        if self._clock.monotonic() - self._since >= lease.ttl:
+            return Liveness.LAPSED
+        passed = self._clock.now() > self.renewed_at + lease.ttl
+        return Liveness.LAPSED if passed and not locked and not self._saw_change else Liveness.LIVE
+
+    async def wait(self, fold: Fold, seconds: float) -> None:
+        """Return after `seconds`, or as soon as the holder's lock is free."""
+        lease = fold.lease
+        if self._locks is None or lease is None or lease.lock is None:
+            await self._clock.sleep(seconds)
+            return
+        with anyio.move_on_after(seconds):
+            await self._locks.wait_free(lease.lock)
+
+    async def _locked(self, lease: LeaseEntry) -> bool | None:
+        if self._locks is None or lease.lock is None:
+            return None
+        return await self._locks.held(lease.lock)
+
+    def _observe(self, lease: LeaseEntry, cell: Cell | None) -> None:
+        version = cell.version if cell else None
+        if lease.epoch != self._epoch:
+            self._epoch, self._saw_change = lease.epoch, False
+        elif version == self._version:
+            return
+        else:
+            self._saw_change = True
+        self._version, self._since = version, self._clock.monotonic()
+        self.renewed_at = max(lease.at, _renewed_at(cell))
+
+
+def _renewed_at(cell: Cell | None) -> float:
+    if cell is None:
+        return 0.0
+    try:
+        return Renewal.model_validate_json(cell.value).at
+    except ValidationError:
+        return 0.0
