@@ -1,0 +1,419 @@
+"""A live call on this worker: ``reading -> acquiring -> holding -> read_only -> closed``.
+
+The records are read at once; the lease is taken in the background; what is recorded streams to
+the store from an ordered outbox. Nothing here waits for the store but what says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+import anyio
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from .engine.runs import Origin
+from .errors import Closed, Held, InvalidRecord, ReadOnly, RecallError, StoreUnavailable
+from .keeper import CallState, IfHeld, IfLeaseLost, LeaseKeeper
+from .models import (
+    RECORD_CHARS,
+    Action,
+    ActionClass,
+    ActionStatus,
+    Briefing,
+    Outcome,
+    Partial,
+    Record,
+    Role,
+    Turn,
+    Userdata,
+    check_call_id,
+    working_state_update,
+)
+from .outbox import Outbox
+from .redaction import Redact, Redactor
+from .seams import Clock
+from .sender import Sender
+from .settings import Settings
+from .transport import Transport
+
+__all__ = ["Call", "CallState"]
+
+logger = logging.getLogger("recall_livekit")
+_json: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+class Call:
+    """One call, on this worker, under one writer.
+
+    Use it as an async context manager, which waits for the lease, or `start` it and go on at
+    once, as a voice agent does.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        settings: Settings,
+        call_id: str,
+        *,
+        room_sid: str | None = None,
+        caller: str | None = None,
+        agent_name: str | None = None,
+        if_held: IfHeld = "standby",
+        if_lease_lost: IfLeaseLost = "standby",
+        redact: Redact | None = None,
+    ) -> None:
+        """See `Recall.resume`."""
+        self.call_id = check_call_id(call_id)
+        self.settings = settings
+        self.outcome: Outcome | None = None
+        self._transport = transport
+        self._clock = clock
+        self._outbox = Outbox(settings)
+        self._redactor = Redactor(redact)
+        self._keeper = LeaseKeeper(
+            transport,
+            clock,
+            settings,
+            call_id,
+            origin=Origin(room_sid=room_sid, caller=caller),
+            agent_name=agent_name,
+            if_held=if_held,
+            if_lease_lost=if_lease_lost,
+        )
+        self._sender = Sender(
+            transport, clock, settings, call_id, self._keeper, self._outbox, self._redactor
+        )
+        self._closing = anyio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._dying: list[Callable[[], Awaitable[object]]] = []
+        self._refusal: Held | None = None
+
+    # --- what can be seen -----------------------------------------------------------------------
+
+    @property
+    def state(self) -> CallState:
+        """Where the call stands on this worker."""
+        return self._keeper.state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch this worker holds, held last, or read."""
+        return self._keeper.epoch
+
+    @property
+    def writer(self) -> str:
+        """This incarnation's name; it is never used again."""
+        return self._keeper.writer
+
+    @property
+    def briefing(self) -> Briefing:
+        """The newest briefing: of the last read, or of the lease.
+
+        Raises:
+            StoreUnavailable: The records were not read yet.
+        """
+        if self._keeper.briefing is None:
+            raise StoreUnavailable("the records of this call were not read yet")
+        return self._keeper.briefing
+
+    @property
+    def known(self) -> bool:
+        """Whether the records were read."""
+        return self._keeper.briefing is not None
+
+    @property
+    def lag(self) -> int:
+        """How many records are not durable yet."""
+        return self._outbox.lag
+
+    @property
+    def refused(self) -> int:
+        """How many records could not be kept; each was logged or raised, and is counted here."""
+        return self._outbox.refused
+
+    @property
+    def withheld(self) -> int:
+        """How many texts were withheld because `redact` failed."""
+        return self._redactor.withheld
+
+    @property
+    def lost(self) -> str | None:
+        """Why the lease was lost ("taken over", "erased"), while it is."""
+        return self._keeper.lost
+
+    @property
+    def may_speak(self) -> bool:
+        """Whether a voice of this worker may be heard now."""
+        return self._keeper.may_speak
+
+    @property
+    def may_act(self) -> bool:
+        """Whether tools may run: not while another worker has the call."""
+        away = self.state in (CallState.STANDBY, CallState.READ_ONLY)
+        return not away or self.lost == "erased"
+
+    @property
+    def writable(self) -> bool:
+        """Whether this worker records what is said: it holds the call, or is about to."""
+        return self.state in (CallState.READING, CallState.ACQUIRING, CallState.HOLDING)
+
+    def subscribe(self, listener: Callable[[CallState], None]) -> None:
+        """Call `listener` with each new state, at once and on the event loop."""
+        self._keeper.subscribe(listener)
+
+    # --- what is recorded -----------------------------------------------------------------------
+
+    def record_turn(
+        self,
+        role: Role,
+        content: str,
+        *,
+        name: str | None = None,
+        message_id: str | None = None,
+        agent: str | None = None,
+        interrupted: bool = False,
+        at: float | None = None,
+    ) -> int:
+        """Queue one message and return its number. Text beyond `RECORD_CHARS` is cut there.
+
+        Raises:
+            ReadOnly: Another worker has the call.
+            OutboxFull: Too much waits already.
+            Closed: The call was closed.
+        """
+        self._sender.spoken(role)
+        return self._queue(
+            Turn(
+                at=self._clock.now() if at is None else at,
+                role=role,
+                content=_storable(content),
+                name=name,
+                message_id=message_id,
+                agent=agent,
+                interrupted=interrupted,
+            )
+        )
+
+    def update_working_state(self, **changes: Any) -> int:
+        """Queue changes of the working state (fields as in `WorkingState`); return the number.
+
+        Raises:
+            InvalidRecord: A field does not exist or has a wrong type.
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        return self._queue(working_state_update(self._clock.now(), changes))
+
+    def record_userdata(self, data: JsonValue) -> int:
+        """Queue the application's own state, whole; return the number.
+
+        Raises:
+            InvalidRecord: It is no JSON value, or larger than `RECORD_CHARS`.
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        try:
+            size = len(_json.dump_json(_json.validate_python(data)))
+        except (ValidationError, ValueError) as error:
+            raise InvalidRecord(f"userdata is no JSON value: {error}") from error
+        if size > RECORD_CHARS:
+            raise InvalidRecord(f"userdata has {size} bytes; at most {RECORD_CHARS} are kept")
+        return self._queue(Userdata(at=self._clock.now(), data=data))
+
+    def record_action(
+        self,
+        tool: str,
+        *,
+        key: str | None = None,
+        action_class: ActionClass = "external",
+        status: ActionStatus = "started",
+        arguments: str = "{}",
+        result: str | None = None,
+        call_id: str | None = None,
+    ) -> str:
+        """Queue the beginning of a tool call, or, with its `key`, how it went; return the key.
+
+        Raises:
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        key = key or f"{self.writer}-{self._outbox.last + 1}"
+        self._queue(
+            Action(
+                at=self._clock.now(),
+                key=key,
+                tool=tool,
+                action_class=action_class,
+                status=status,
+                arguments=_storable(arguments),
+                result=None if result is None else _storable(result),
+                call_id=call_id,
+            )
+        )
+        return key
+
+    def partial(self, role: Role, text: str, *, message_id: str | None = None) -> None:
+        """Note speech under way; the newest is written at most every `partial_interval`."""
+        if self.writable:
+            self._sender.partial(
+                Partial(
+                    role=role,
+                    text=_storable(text),
+                    at=self._clock.now(),
+                    after=self._outbox.last,
+                    message_id=message_id,
+                )
+            )
+
+    def _queue(self, record: Record) -> int:
+        if self.state is CallState.CLOSED or self._closing.is_set():
+            raise Closed("this call was closed on this worker")
+        if not self.writable:
+            raise ReadOnly(self.epoch)
+        return self._outbox.add(record)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def flush(self, seconds: float = math.inf) -> bool:
+        """Wait until everything queued is durable; False if it is not after `seconds`."""
+        with anyio.move_on_after(seconds):
+            while self._outbox.lag and self.state is not CallState.CLOSED:
+                await self._outbox.wait_change()
+        return not self._outbox.lag
+
+    async def ready(self, seconds: float = math.inf) -> bool:
+        """Wait until the records were read; False if they were not after `seconds`."""
+        with anyio.move_on_after(seconds):
+            while not self.known and self.state is not CallState.CLOSED:
+                await self._keeper.wait_change()
+        return self.known
+
+    async def answered(self, seconds: float = math.inf) -> bool:
+        """Wait until it is known who has the call; False if it is not after `seconds`."""
+        return await self._wait_until_not(seconds, CallState.READING, CallState.ACQUIRING)
+
+    async def settled(self) -> bool:
+        """Whether this worker may be heard; a worker that stood still looks at the lease first."""
+        with anyio.move_on_after(self.settings.lease_ttl):
+            while self._keeper.suspect:
+                await self._keeper.wait_change()
+        return self.may_speak
+
+    async def holding(self, seconds: float = math.inf) -> bool:
+        """Wait until this worker holds the call; False if it does not after `seconds`."""
+        others = set(CallState) - {CallState.HOLDING, CallState.CLOSED}
+        await self._wait_until_not(seconds, *others)
+        return self.state is CallState.HOLDING
+
+    async def _wait_until_not(self, seconds: float, *states: CallState) -> bool:
+        with anyio.move_on_after(seconds):
+            while self.state in states:
+                await self._keeper.wait_change()
+        return self.state not in states
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to read and to acquire, in the background. Needs a running event loop."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"recall call {self.writer}")
+            self._task.add_done_callback(self._ended)
+
+    def on_dying(self, leave: Callable[[], Awaitable[object]]) -> None:
+        """Call and await `leave` when this worker's task is cancelled, after the last flush."""
+        self._dying.append(leave)
+
+    async def aclose(self, outcome: Outcome = "handover") -> None:
+        """Write what is left (within `flush_wait`), release with `outcome`, and end."""
+        self.outcome = self.outcome or outcome
+        self._closing.set()
+        if self._task is None:
+            self._keeper.become(CallState.CLOSED)
+        else:
+            await asyncio.wait([self._task], timeout=3 * self.settings.flush_wait)
+
+    async def __aenter__(self) -> Call:
+        """Start, and return once this worker holds the call.
+
+        Raises:
+            Held: A live holder has it and `if_held="leave"`.
+            StoreError: The records cannot be read within `open_wait`.
+        """
+        self.start()
+        if not await self.ready(self.settings.open_wait):
+            error = self._keeper.error
+            await self.aclose()
+            raise error or StoreUnavailable("the records could not be read in time")
+        if not await self.holding():
+            raise self._refusal or Closed("the call was closed before it was held")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close as a handover: whoever opens the call next goes on with it."""
+        with anyio.CancelScope(shield=True):
+            await self.aclose("handover")
+
+    async def _run(self) -> None:
+        dying = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                for part in (self._keep, self._sender.run, self._sender.run_partials):
+                    tasks.start_soon(part)
+                tasks.start_soon(self._keeper.pulse)
+                await self._closing.wait()
+                tasks.cancel_scope.cancel()
+            dying = False
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._leave(dying)
+
+    async def _keep(self) -> None:
+        try:
+            await self._keeper.run()
+        except Held as held:
+            self._refusal = held
+            self._closing.set()
+
+    async def _leave(self, dying: bool) -> None:
+        """Write what is left, hand the call over, and be gone; each step is bounded."""
+        with anyio.move_on_after(self.settings.flush_wait):
+            await self._sender.drain()
+        if self._outbox.lag:
+            logger.error("%d records could not be written before the end", self._outbox.lag)
+        with anyio.move_on_after(self.settings.flush_wait):
+            await self._give_back()
+        self._keeper.become(CallState.CLOSED)
+        for leave in self._dying if dying else ():
+            with anyio.move_on_after(self.settings.flush_wait):
+                await leave()
+
+    async def _give_back(self) -> None:
+        """Release, if everything is written (rule 8), and let go of the sign of life."""
+        try:
+            if self.state is CallState.HOLDING and not self._outbox.lag:
+                await self._transport.release(
+                    self.call_id, self.writer, self.epoch, self.outcome or "handover"
+                )
+            await self._keeper.leave()
+        except RecallError as error:
+            logger.warning("the lease was not given back, it will lapse: %s", error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._keeper.become(CallState.CLOSED)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the live call ended early", exc_info=error)
+
+
+def _storable(text: str) -> str:
+    """Return `text` as every store can keep it: valid Unicode, at most `RECORD_CHARS`."""
+    if len(text) > RECORD_CHARS:
+        text = f"{text[:RECORD_CHARS]} [cut here: {len(text)} characters]"
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,141 @@
+"""Streams a call's outbox to the store: one unit in flight, the same until it is acknowledged."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from .engine.engine import Ack
+from .errors import Erased, Fenced, InvalidInput, RecallError, StoreError, UnknownRun
+from .keeper import CallState, LeaseKeeper
+from .models import Partial, Record
+from .outbox import Outbox, Unit
+from .redaction import Redactor
+from .seams import Clock
+from .settings import Settings
+from .transport import Transport
+
+__all__ = ["Sender"]
+
+logger = logging.getLogger("recall_livekit")
+
+
+class Sender:
+    """Sends records under the lease while this worker holds it, else as provisional (rule 6)."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        settings: Settings,
+        call_id: str,
+        keeper: LeaseKeeper,
+        outbox: Outbox,
+        redactor: Redactor,
+    ) -> None:
+        """Send nothing yet."""
+        self._transport = transport
+        self._clock = clock
+        self._settings = settings
+        self._call_id = call_id
+        self._keeper = keeper
+        self._outbox = outbox
+        self._redactor = redactor
+        self._stored: tuple[Unit, tuple[Record, ...]] | None = None
+        self._partials: dict[str, Partial] = {}
+        self._partials_changed = anyio.Event()
+
+    async def run(self) -> None:
+        """Send whatever is queued, for as long as the call lives."""
+        while True:
+            await self.drain()
+            await self._outbox.wait_change()
+
+    async def drain(self) -> None:
+        """Return once the outbox is empty; tries for as long as it takes."""
+        pause = self._settings.retry_first
+        while (unit := self._outbox.unit()) is not None:
+            await self._wait_known()
+            try:
+                ack = await self._send(unit)
+            except RecallError as error:
+                await self._failed(error, unit, pause)
+                pause = min(2 * pause, self._settings.retry_last)
+            else:
+                self._outbox.acknowledge(ack.last)
+                pause = self._settings.retry_first
+
+    async def _wait_known(self) -> None:
+        """A writer that has not read the chain knows no run to write to."""
+        while self._keeper.reading is None:
+            await self._keeper.wait_change()
+
+    async def _send(self, unit: Unit) -> Ack:
+        records = await self._redacted(unit)
+        keeper = self._keeper
+        async with keeper.creating:
+            if keeper.state is CallState.HOLDING:
+                return await self._transport.append(
+                    self._call_id, keeper.writer, unit.first, records, keeper.epoch
+                )
+            if keeper.run_number == 0:
+                request = keeper.request()
+                keeper.run_number = await self._transport.open_run(self._call_id, request)
+            return await self._transport.append_provisional(
+                self._call_id, keeper.writer, unit.first, records, keeper.run_number, keeper.epoch
+            )
+
+    async def _redacted(self, unit: Unit) -> tuple[Record, ...]:
+        """Return the unit as it is stored: redacted once, however often it is sent."""
+        if self._stored is None or self._stored[0] is not unit:
+            self._stored = (unit, await self._redactor.records(unit.records))
+        return self._stored[1]
+
+    async def _failed(self, error: RecallError, unit: Unit, pause: float) -> None:
+        if isinstance(error, Erased):
+            dropped = self._outbox.clear()
+            logger.warning("the call was erased: %d records of it are not written", dropped)
+            self._keeper.check_now()
+        elif isinstance(error, InvalidInput):
+            logger.error("records %d-%d cannot be stored: %s", unit.first, unit.last, error)
+            self._outbox.give_up(unit, str(error))
+        elif isinstance(error, UnknownRun):
+            self._keeper.run_number = 0
+        elif isinstance(error, Fenced):
+            await self._wait_fenced()
+        else:
+            if not isinstance(error, StoreError):
+                logger.error("records %d-%d were refused: %s", unit.first, unit.last, error)
+            await self._clock.sleep(pause)
+
+    async def _wait_fenced(self) -> None:
+        """Let the keeper find out too; what was refused goes out as late records then."""
+        self._keeper.check_now()
+        with anyio.move_on_after(self._settings.retry_last):
+            while self._keeper.state is CallState.HOLDING:
+                await self._keeper.wait_change()
+
+    # --- partials -----------------------------------------------------------------------------
+
+    def partial(self, partial: Partial) -> None:
+        """Note speech under way; only the newest of each role is kept."""
+        self._partials[partial.role] = partial
+        self._partials_changed.set()
+
+    def spoken(self, role: str) -> None:
+        """The turn of this role was recorded: its partial is over."""
+        self._partials.pop(role, None)
+
+    async def run_partials(self) -> None:
+        """Write the newest partials, at most every `partial_interval`."""
+        while True:
+            await self._partials_changed.wait()
+            self._partials_changed = anyio.Event()
+            await self._wait_known()
+            try:
+                partials = await self._redactor.partials(list(self._partials.values()))
+                await self._transport.put_partials(self._call_id, self._keeper.writer, partials)
+            except StoreError as error:
+                logger.debug("partial not written: %s", error)
+            await self._clock.sleep(self._settings.partial_interval)
