@@ -1,0 +1,190 @@
+"""`RecallAgent`: the agent that a LiveKit developer subclasses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable
+from typing import Any, Literal, TypedDict, Unpack
+
+from livekit.agents import Agent, FlushSentinel, ModelSettings, llm, stt, tts, vad
+from livekit.agents.types import NotGivenOr
+from livekit.agents.voice.turn import TurnHandlingOptions
+
+from .call import Call
+from .client import Recall
+from .keeper import IfHeld, IfLeaseLost
+from .livekit.place import Place
+from .livekit.session import LiveSession
+from .livekit.tools import working_state_tool
+from .livekit.userdata import UserdataKeeper
+from .models import Briefing
+from .redaction import Redact
+
+__all__ = ["AgentOptions", "RecallAgent"]
+
+logger = logging.getLogger("recall_livekit")
+
+RESUME_INSTRUCTIONS = (
+    "The line was interrupted for a moment in the middle of this call, and you are back. In the "
+    "caller's language, say one short natural sentence to pick up where you were, and go on from "
+    "there. Do not greet again, do not start over, and do not repeat what was already said."
+)
+
+
+class AgentOptions(TypedDict, total=False):
+    """What LiveKit's `Agent` takes beside its instructions; passed on as it is."""
+
+    id: str | None
+    chat_ctx: NotGivenOr[llm.ChatContext | None]
+    tools: list[llm.Tool | llm.Toolset] | None
+    stt: NotGivenOr[stt.STT[Any] | str | None]
+    vad: NotGivenOr[vad.VAD | None]
+    llm: NotGivenOr[llm.LLM[Any] | llm.RealtimeModel | str | None]
+    tts: NotGivenOr[tts.TTS[Any] | str | None]
+    turn_handling: NotGivenOr[TurnHandlingOptions]
+    min_consecutive_speech_delay: NotGivenOr[float]
+    use_tts_aligned_transcript: NotGivenOr[bool]
+
+
+class RecallAgent(Agent):
+    """An agent whose call survives its worker.
+
+    Construct it before the room is connected: it begins to read the call's records at once, and
+    takes the lease in the background. Override `on_fresh` to greet, `on_resume` to go on after a
+    crash, `on_lease_lost` to learn that another worker has the call.
+    """
+
+    def __init__(
+        self,
+        *,
+        instructions: str,
+        resume: str,
+        recall: Recall | None = None,
+        caller: str | None = None,
+        if_held: IfHeld = "standby",
+        if_lease_lost: IfLeaseLost = "standby",
+        redact: Redact | None = None,
+        userdata_type: type[object] | None = None,
+        model_tools: tuple[Literal["update_working_state"], ...] = (),
+        shutdown_when_left: bool = True,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        """Begin to read the call `resume` (the room's name).
+
+        Args:
+            instructions: As in LiveKit's `Agent`.
+            resume: The call id: any string of 1 to 256 bytes.
+            recall: Where the records live; default `Recall.open()` (`RECALL_URL`, or
+                ``./recall-data``), closed with the call.
+            caller: Who calls, if the job does not tell: the participant's identity or number.
+            if_held: What to do while a live worker has the call: be its silent "standby",
+                "steal" it, or "leave" the room.
+            if_lease_lost: What to do when another takes it: "standby", "leave", or go on to
+                "speak" (unrecorded).
+            redact: Applied to every text before it leaves the worker.
+            userdata_type: The type in which `session.userdata` is given back.
+            model_tools: Tools of ours that the model is given.
+            shutdown_when_left: Whether the job ends when the caller has left.
+
+        Raises:
+            InvalidCallId, InvalidSettings: See `Recall`.
+        """
+        self._live: LiveSession | None = None
+        self._place = Place.here()
+        self._userdata_keeper = UserdataKeeper(userdata_type)
+        self._shutdown_when_left = shutdown_when_left
+        self._recall = recall
+        self._call_options: dict[str, Any] = {
+            "call_id": resume,
+            "room_sid": self._place.room_sid,
+            "caller": caller or self._place.caller,
+            "agent_name": self._place.agent_name,
+            "if_held": if_held,
+            "if_lease_lost": if_lease_lost,
+            "redact": redact,
+        }
+        if "update_working_state" in model_tools:
+            mine = working_state_tool(lambda: self.call)
+            options["tools"] = [*(options.get("tools") or []), mine]
+        self._live = LiveSession.of_job(resume, self._place.job) or self._open()
+        super().__init__(instructions=instructions, **options)
+
+    @property
+    def call(self) -> Call:
+        """The live call: its state, epoch, lag and briefing."""
+        if self._live is None:
+            raise AttributeError("call")
+        return self._live.call
+
+    # --- hooks to override --------------------------------------------------------------------
+
+    async def on_fresh(self) -> None:
+        """Greet the caller of a new call. Silent by default, as LiveKit's `Agent` is."""
+
+    async def on_resume(self, briefing: Briefing | None) -> None:
+        """Go on with a call that another worker began; the agent speaks first.
+
+        `briefing` is None if the records could not be read in time; the agent knows only that
+        somebody was here before it.
+        """
+        self.session.generate_reply(instructions=RESUME_INSTRUCTIONS)
+
+    async def on_lease_lost(self, reason: str) -> None:
+        """Another worker has the call ("taken over"), or it was erased ("erased")."""
+
+    # --- LiveKit's own ------------------------------------------------------------------------
+
+    async def on_enter(self) -> None:
+        """Call `on_fresh` or `on_resume`, within `seed_wait`; wait silently as a standby."""
+        if self._live is not None:
+            await self._live.enter()
+
+    async def llm_node(
+        self, chat_ctx: llm.ChatContext, tools: list[llm.Tool], model_settings: ModelSettings
+    ) -> AsyncIterable[llm.ChatChunk | str | FlushSentinel]:
+        """LiveKit's default, with the seed in the context."""
+        if self._live is not None:
+            await self._live.before_model(chat_ctx)
+        async for chunk in Agent.default.llm_node(self, chat_ctx, tools, model_settings):
+            yield chunk
+
+    @property
+    def _activity(self) -> Any:
+        """LiveKit's own attribute. It is set before any hook runs, whichever are overridden.
+
+        Until `Agent.__init__` sets it, it must be missing: livekit-agents looks at every
+        property of the agent meanwhile, and takes only an AttributeError.
+        """
+        if "_live_activity" not in self.__dict__:
+            raise AttributeError("_activity")
+        return self.__dict__["_live_activity"]
+
+    @_activity.setter
+    def _activity(self, activity: Any) -> None:
+        self.__dict__["_live_activity"] = activity
+        if activity is not None:
+            self._attach(activity)
+
+    def _attach(self, activity: Any) -> None:
+        """Never lets a fault of ours end the session: the call goes on, unrecorded."""
+        try:
+            session = activity.session
+            live = LiveSession.of_session(session) or self._live
+            if live is None or live.session not in (None, session):
+                live = self._open()
+            if self._live is not live and self._live is not None:
+                self._live.discard()
+            self._live = live
+            live.attach(session, self, self)
+        except Exception:
+            logger.exception("the session could not be observed: this call is not recorded")
+
+    def _open(self) -> LiveSession:
+        recall = self._recall or Recall.open()
+        return LiveSession(
+            recall.resume(**self._call_options),
+            self._place,
+            self._userdata_keeper,
+            owned=None if self._recall else recall,
+            shutdown_when_left=self._shutdown_when_left,
+        )

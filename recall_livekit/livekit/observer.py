@@ -1,0 +1,89 @@
+"""What happens in a session, as records. It listens to the session, not to one agent's hooks."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from livekit.agents import (
+    AgentSession,
+    ConversationItemAddedEvent,
+    FunctionToolsExecutedEvent,
+    UserInputTranscribedEvent,
+    llm,
+)
+
+from ..call import Call
+from ..errors import RecallError
+from .spoken import SpokenText
+from .userdata import UserdataKeeper
+
+__all__ = ["SessionObserver"]
+
+logger = logging.getLogger("recall_livekit")
+
+
+class SessionObserver:
+    """Records the turns of both sides, what is being said, and the application's state."""
+
+    def __init__(
+        self, session: AgentSession[Any], call: Call, userdata: UserdataKeeper[Any]
+    ) -> None:
+        """Listen from now on."""
+        self._session = session
+        self._call = call
+        self._userdata = userdata
+        self._heard: list[str] = []
+        self._failed = 0
+        self._spoken = SpokenText(self._speaking)
+        if not self._spoken.attach(session):
+            logger.debug("no transcription output: words under way are not known before the turn")
+        session.on("conversation_item_added", self._item_added)
+        session.on("user_input_transcribed", self._transcribed)
+        session.on("function_tools_executed", self._tools_executed)
+
+    def _item_added(self, event: ConversationItemAddedEvent) -> None:
+        item = event.item
+        if isinstance(item, llm.ChatMessage) and item.role in ("user", "assistant"):
+            self._turn(item)
+            self._userdata.note(self._session, self._call)
+
+    def _turn(self, message: llm.ChatMessage) -> None:
+        text = message.text_content
+        if message.role == "user":
+            self._heard.clear()
+        else:
+            self._spoken.begin_turn()
+        if not text or not self._call.writable:
+            return
+        try:
+            self._call.record_turn(
+                "user" if message.role == "user" else "assistant",
+                text,
+                message_id=message.id,
+                agent=self._session.current_agent.label if message.role == "assistant" else None,
+                interrupted=message.interrupted,
+                at=message.created_at,
+            )
+        except RecallError as error:
+            self._count(error)
+
+    def _count(self, error: RecallError) -> None:
+        """Say it once, and again at every hundredth: one line a turn would drown the log."""
+        if self._failed % 100 == 0:
+            logger.error("a turn was not recorded (%d before it): %s", self._failed, error)
+        self._failed += 1
+
+    def _transcribed(self, event: UserInputTranscribedEvent) -> None:
+        """Interim text is whole, not a delta; finals add up until the turn is committed."""
+        if not event.transcript:
+            return
+        self._call.partial("user", " ".join([*self._heard, event.transcript]))
+        if event.is_final:
+            self._heard.append(event.transcript)
+
+    def _speaking(self, text: str) -> None:
+        self._call.partial("assistant", text)
+
+    def _tools_executed(self, event: FunctionToolsExecutedEvent) -> None:
+        self._userdata.note(self._session, self._call)

@@ -1,0 +1,298 @@
+"""One `AgentSession` and its live call: who may be heard, what is seeded, when it is over.
+
+Everything hangs on the session, so that an agent which overrides a hook without `super()`, or
+hands over to another agent, is recorded and silenced all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Coroutine
+from typing import Any, ClassVar, Protocol
+
+from livekit.agents import (
+    Agent,
+    AgentSession,
+    CloseEvent,
+    ConversationItemAddedEvent,
+    JobContext,
+    llm,
+)
+
+from ..call import Call, CallState
+from ..client import Recall
+from ..models import Briefing
+from .closing import Closing
+from .gate import AudioGate, gate_text
+from .observer import SessionObserver
+from .place import Place
+from .seeding import merge_seed, seed_items
+from .tools import guard_tools
+from .userdata import UserdataKeeper
+
+__all__ = ["Hooks", "LiveSession"]
+
+logger = logging.getLogger("recall_livekit")
+
+
+class Hooks(Protocol):
+    """What a `RecallAgent` is asked and told."""
+
+    async def on_fresh(self) -> None:
+        """A new call begins."""
+
+    async def on_resume(self, briefing: Briefing | None) -> None:
+        """A call goes on."""
+
+    async def on_lease_lost(self, reason: str) -> None:
+        """Another worker has the call."""
+
+
+class LiveSession:
+    """Ties a `Call` to a session, from an agent's construction to the end of the session."""
+
+    _open: ClassVar[weakref.WeakSet[LiveSession]] = weakref.WeakSet()
+
+    def __init__(
+        self,
+        call: Call,
+        place: Place,
+        userdata: UserdataKeeper[Any],
+        *,
+        owned: Recall | None,
+        shutdown_when_left: bool,
+    ) -> None:
+        """Begin to read and to acquire; `owned` is closed with the call."""
+        self.call = call
+        self.place = place
+        self.session: AgentSession[Any] | None = None
+        self._userdata = userdata
+        self._owned = owned
+        self._shutdown_when_left = shutdown_when_left
+        self._agent: Agent | None = None
+        self._hooks: Hooks | None = None
+        self._closing: Closing | None = None
+        self._deadline: float | None = None
+        self._entered = False
+        self._seeded: Briefing | None = None
+        self._silenced = False
+        self._deafened = False
+        self._over = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open.add(self)
+        call.subscribe(self._state_changed)
+        call.on_dying(self._leave_room)
+        call.start()
+        if place.job is not None:
+            place.job.add_shutdown_callback(self._job_ends)
+
+    @classmethod
+    def of_job(cls, call_id: str, job: JobContext | None) -> LiveSession | None:
+        """Return this job's live session of the call, for an agent that it hands over to."""
+        for live in cls._open:
+            mine = job is not None and live.place.job is job and live.session is not None
+            if mine and live.call.call_id == call_id and not live._over:
+                return live
+        return None
+
+    @classmethod
+    def of_session(cls, session: AgentSession[Any]) -> LiveSession | None:
+        """Return the live session that has this session already."""
+        return next((live for live in cls._open if live.session is session), None)
+
+    def discard(self) -> None:
+        """End without a word: the session has another live session already."""
+        self._over = True
+        self._spawn(self._close(left=False))
+
+    # --- from the agent -----------------------------------------------------------------------
+
+    def attach(self, session: AgentSession[Any], agent: Agent, hooks: Hooks) -> None:
+        """Take the session over: called as its activity starts, before its `on_enter`."""
+        self._agent, self._hooks = agent, hooks
+        self._guard_tools(session)
+        if self.session is not None:
+            return
+        self.session = session
+        self._deadline = asyncio.get_running_loop().time() + self.call.settings.seed_wait
+        self._closing = Closing(session, self.place.job)
+        SessionObserver(session, self.call, self._userdata)
+        if session.output.audio is not None:
+            session.output.audio = AudioGate(session.output.audio, self._may_be_heard)
+        gate_text(session, lambda: self.call.may_speak)
+        session.on("conversation_item_added", self._item_added)
+        session.on("close", self._session_closed)
+        self._follow_state(self.call.state)
+        if self.call.known:
+            self._spawn(self.seed())
+        else:
+            self._spawn(self._seed_when_read())
+
+    async def enter(self) -> None:
+        """Greet or go on, once, unless a live holder has the call: `on_enter` of the agent."""
+        self._deadline = asyncio.get_running_loop().time() + self.call.settings.seed_wait
+        await self.call.ready(self.call.settings.seed_wait)
+        await self.seed()
+        if self.call.may_speak and not self._entered:
+            await self._begin()
+
+    async def before_model(self, chat_ctx: llm.ChatContext) -> None:
+        """Have the seed in the context of a model call; waits only what `seed_wait` leaves."""
+        if self._seeded is None and not self.call.known:
+            await self.call.ready(self._time_left())
+        await self.seed()
+        if self._seeded is not None and (items := seed_items(self._seeded)):
+            known = {item.id for item in chat_ctx.items}
+            if any(item.id not in known for item in items):
+                chat_ctx.items[:] = merge_seed(chat_ctx, items).items
+
+    async def seed(self) -> None:
+        """Bring the agent's context to the newest briefing; nothing if it is there already."""
+        if not self.call.known or self._seeded is self.call.briefing or self._agent is None:
+            return
+        briefing = self._seeded = self.call.briefing
+        items = seed_items(briefing)
+        if self.session is not None:
+            self._userdata.restore(self.session, briefing.userdata)
+            known = {item.id for item in self.session.history.items}
+            self.session.history.insert([item for item in items if item.id not in known])
+        if items:
+            merged = merge_seed(self._agent.chat_ctx, items)
+            await self._agent.update_chat_ctx(merged, exclude_invalid_function_calls=False)
+
+    # --- who may be heard ---------------------------------------------------------------------
+
+    def _time_left(self) -> float:
+        now = asyncio.get_running_loop().time()
+        return max(0.0, (self._deadline or now) - now)
+
+    async def _may_be_heard(self) -> bool:
+        """Whether sound may pass; the first waits for the acquire's answer (rule 19)."""
+        if self.call.state in (CallState.READING, CallState.ACQUIRING) and self._time_left() > 0:
+            await self.call.answered(self._time_left())
+        return await self.call.settled()
+
+    def _state_changed(self, state: CallState) -> None:
+        if self.session is not None and not self._over:
+            self._follow_state(state)
+        if state is CallState.CLOSED and not self._over:
+            self._spawn(self._leave())
+
+    def _follow_state(self, state: CallState) -> None:
+        if state is CallState.READ_ONLY:
+            self._spawn(self._lost(self.call.lost or "taken over"))
+        if not self.call.may_speak:
+            self._silence()
+        elif state is CallState.HOLDING:
+            self._act()
+
+    def _silence(self) -> None:
+        """Stop what is being said, and hear nothing: a second agent must not answer."""
+        assert self.session is not None
+        self._silenced = True
+        if self.session.input.audio is not None and self.session.input.audio_enabled:
+            self.session.input.set_audio_enabled(False)
+            self._deafened = True
+        if self.session.current_speech is not None:
+            self.session.interrupt(force=True)
+
+    def _act(self) -> None:
+        """The call is this worker's: hear again, and go on if it was silent so far."""
+        assert self.session is not None
+        if not self._silenced:
+            return
+        self._silenced, self._entered = False, True
+        if self._deafened:
+            self.session.input.set_audio_enabled(True)
+            self._deafened = False
+        self._spawn(self._go_on())
+
+    async def _go_on(self) -> None:
+        await self.seed()
+        if self._hooks is not None:
+            await self._hooks.on_resume(self.call.briefing)
+
+    async def _begin(self) -> None:
+        """Greet a new call, or go on with one: records unread, the room's age decides."""
+        self._entered = True
+        assert self._hooks is not None
+        if self.call.known:
+            briefing: Briefing | None = self.call.briefing
+            fresh = self.call.briefing.fresh
+        else:
+            briefing, fresh = None, not self.place.had_agent(self.call.settings.room_age)
+        await (self._hooks.on_fresh() if fresh else self._hooks.on_resume(briefing))
+
+    async def _lost(self, reason: str) -> None:
+        if self._hooks is not None:
+            await self._hooks.on_lease_lost(reason)
+
+    def _guard_tools(self, session: AgentSession[Any]) -> None:
+        if not guard_tools(session, lambda: self.call.may_act):
+            logger.warning(
+                "this livekit-agents has no tool executor that we know: a worker that lost its "
+                "call cannot refuse its tools"
+            )
+
+    def _item_added(self, event: ConversationItemAddedEvent) -> None:
+        if event.item.type == "agent_handoff" and self.session is not None:
+            guard_tools(self.session, lambda: self.call.may_act)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _session_closed(self, event: CloseEvent) -> None:
+        assert self._closing is not None
+        outcome = self._closing.outcome(event)
+        self._over = True
+        self._spawn(self._close(outcome == "left"))
+        self.call.outcome = self.call.outcome or outcome
+
+    async def _close(self, left: bool) -> None:
+        await self.call.aclose(self.call.outcome or "handover")
+        if self._owned is not None:
+            await self._owned.aclose()
+        shut_down = self._closing.shutdown_job if self._closing else None
+        if left and self._shutdown_when_left and shut_down is not None:
+            shut_down("the caller left")
+
+    async def _job_ends(self) -> None:
+        """LiveKit's shutdown callback: also runs where the session never started."""
+        if not self._over:
+            self._over = True
+            await self._close(left=False)
+        else:
+            await self.closed()
+
+    async def closed(self) -> None:
+        """Wait until everything of the call on this worker has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _leave(self) -> None:
+        """This worker is not wanted on the call any more: leave the room and end the job."""
+        self._over = True
+        await self._leave_room()
+        if self._closing is not None and self._closing.shutdown_job is not None:
+            self._closing.shutdown_job("another worker has the call")
+        elif self.session is not None:
+            await self.session.aclose()
+
+    async def _leave_room(self) -> None:
+        if self.place.job is not None:
+            await self.place.job.room.disconnect()
+
+    async def _seed_when_read(self) -> None:
+        await self.call.ready()
+        await self.seed()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a hook of the call failed; the call goes on", exc_info=error)
