@@ -130,7 +130,7 @@ class RecallAgent(Agent):
         self.session.generate_reply(instructions=RESUME_INSTRUCTIONS)
 
     async def on_lease_lost(self, reason: str) -> None:
-        """Another worker has the call ("taken over"), or it was erased ("erased")."""
+        """Another worker has the call, or nobody ever will: `reason` is as in `Call.lost`."""
 
     # --- LiveKit's own ------------------------------------------------------------------------
 

@@ -144,8 +144,14 @@ class Call:
 
     @property
     def lost(self) -> str | None:
-        """Why the lease was lost ("taken over", "erased"), while it is."""
+        """Why the lease was lost, while it is: "taken over"; "frozen", taken over while this
+        worker stood still; "erased"."""
         return self._keeper.lost
+
+    @property
+    def if_lease_lost(self) -> IfLeaseLost:
+        """What this worker does when another takes the call."""
+        return self._keeper.if_lease_lost
 
     @property
     def may_speak(self) -> bool:
@@ -272,7 +278,7 @@ class Call:
         if self.state is CallState.CLOSED or self._closing.is_set():
             raise Closed("this call was closed on this worker")
         if not self.writable:
-            raise ReadOnly(self.epoch)
+            raise ReadOnly(self.epoch, self.state.value)
         return self._outbox.add(record)
 
     # --- waiting --------------------------------------------------------------------------------
@@ -386,6 +392,8 @@ class Call:
         """Write what is left, hand the call over, and be gone; each step is bounded."""
         with anyio.move_on_after(self.settings.flush_wait):
             await self._sender.drain()
+            if dying:
+                await self._sender.write_partials()
         if self._outbox.lag:
             logger.error("%d records could not be written before the end", self._outbox.lag)
         with anyio.move_on_after(self.settings.flush_wait):

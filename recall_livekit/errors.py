@@ -101,6 +101,10 @@ class Fenced(RecallError):
 class ReadOnly(Fenced):
     """This worker knows that it does not hold the lease, and refuses before sending."""
 
+    def __init__(self, epoch: int, state: str) -> None:
+        super().__init__(epoch)
+        self.args = (f"this worker does not have the call (it is {state}): not recorded",)
+
 
 class Gap(RecallError):
     """Records arrived out of order: the chain expects `expected` from this writer next."""

@@ -145,8 +145,8 @@ class LeaseKeeper:
             steal = False
             if grant is not None:
                 await self._hold(grant)
-                if self.lost == "erased" or self.if_lease_lost != "standby":
-                    return
+            if self.lost == "erased" or (self.lost and self.if_lease_lost != "standby"):
+                return
             reading = await self._read()
 
     async def leave(self) -> None:
@@ -246,7 +246,7 @@ class LeaseKeeper:
             if self._clock.monotonic() >= deadline:
                 return await self._renew_by_lease()
         except Fenced:
-            self._lose("taken over")
+            self._lose("frozen" if self.suspect else "taken over")
             return None
         except StoreError as error:
             self._note(error)
@@ -264,7 +264,8 @@ class LeaseKeeper:
             grant = await self._create(self.request(lock=lock))
             await self._transport.let_go_lock(previous)
         except (Held, Erased) as error:
-            self._lose("erased" if isinstance(error, Erased) else "taken over")
+            taken = "frozen" if self.suspect else "taken over"
+            self._lose("erased" if isinstance(error, Erased) else taken)
             return None
         self._take(grant)
         return asked + self._settings.lease_ttl

@@ -133,9 +133,13 @@ class Sender:
             await self._partials_changed.wait()
             self._partials_changed = anyio.Event()
             await self._wait_known()
-            try:
-                partials = await self._redactor.partials(list(self._partials.values()))
-                await self._transport.put_partials(self._call_id, self._keeper.writer, partials)
-            except StoreError as error:
-                logger.debug("partial not written: %s", error)
+            await self.write_partials()
             await self._clock.sleep(self._settings.partial_interval)
+
+    async def write_partials(self) -> None:
+        """Write the newest partials now. One that cannot be written is followed by the next."""
+        try:
+            partials = await self._redactor.partials(list(self._partials.values()))
+            await self._transport.put_partials(self._call_id, self._keeper.writer, partials)
+        except StoreError as error:
+            logger.debug("partials not written: %s", error)

@@ -33,6 +33,7 @@ class Closing:
             self.shutdown_job = job.shutdown
             job.shutdown = self._marking(job.shutdown)  # type: ignore[method-assign]
             job.room.on("disconnected", self._disconnected)
+            job.room.on("participant_disconnected", self._participant_gone)
 
     def outcome(self, event: CloseEvent) -> Outcome:
         """Return what the close means for the call."""
@@ -51,6 +52,11 @@ class Closing:
             end(*args, **kwargs)
 
         return marked
+
+    def _participant_gone(self, participant: rtc.RemoteParticipant) -> None:
+        """A deleted room takes its callers out first; the session may close on that alone."""
+        if participant.disconnect_reason in _ROOM_GONE:
+            self._left_room = participant.disconnect_reason
 
     def _disconnected(self, reason: object = None) -> None:
         self._left_room = reason if isinstance(reason, int) else None

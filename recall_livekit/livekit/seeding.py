@@ -22,11 +22,14 @@ def seed_items(briefing: Briefing) -> list[llm.ChatItem]:
     """
     if briefing.fresh:
         return []
-    turns = [_message(turn) for turn in briefing.turns]
-    first = min((item.created_at for item in turns), default=briefing.last_said_at or 0.0)
+    began = briefing.turns[0].at if briefing.turns else briefing.last_said_at or 0.0
     head = llm.ChatMessage(
-        id="recall_briefing", role="developer", content=[briefing.notes], created_at=first - 0.001
+        id="recall_briefing", role="developer", content=[briefing.notes], created_at=began - 0.001
     )
+    turns: list[llm.ChatItem] = []
+    for turn in briefing.turns:
+        began = max(began, turn.at)  # LiveKit sorts by time; the order of the chain is the true one
+        turns.append(_message(turn, began))
     actions = [item for action in briefing.actions for item in _open_call(action)]
     return [head, *sorted([*turns, *actions], key=lambda item: item.created_at)]
 
@@ -44,14 +47,14 @@ def _is_prompt(item: llm.ChatItem) -> bool:
     return isinstance(item, llm.ChatMessage) and item.id == "lk.agent_task.instructions"
 
 
-def _message(turn: Turn) -> llm.ChatItem:
+def _message(turn: Turn, created_at: float) -> llm.ChatItem:
     role = turn.role if turn.role in ("user", "assistant") else "developer"
     return llm.ChatMessage(
         id=(turn.message_id or f"recall_{turn.seq}")[:32],
         role=role,
         content=[turn.content],
         interrupted=turn.interrupted,
-        created_at=turn.at,
+        created_at=created_at,
     )
 
 

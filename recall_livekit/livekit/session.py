@@ -226,8 +226,13 @@ class LiveSession:
         await (self._hooks.on_fresh() if fresh else self._hooks.on_resume(briefing))
 
     async def _lost(self, reason: str) -> None:
-        if self._hooks is not None:
-            await self._hooks.on_lease_lost(reason)
+        """Tell the application; a worker that was frozen leaves: being removed is no fence."""
+        try:
+            if self._hooks is not None:
+                await self._hooks.on_lease_lost(reason)
+        finally:
+            if reason == "frozen" or self.call.if_lease_lost == "leave":
+                await self._leave()
 
     def _guard_tools(self, session: AgentSession[Any]) -> None:
         if not guard_tools(session, lambda: self.call.may_act):
@@ -274,6 +279,7 @@ class LiveSession:
         """This worker is not wanted on the call any more: leave the room and end the job."""
         self._over = True
         await self._leave_room()
+        await self._close(left=False)
         if self._closing is not None and self._closing.shutdown_job is not None:
             self._closing.shutdown_job("another worker has the call")
         elif self.session is not None:

@@ -47,7 +47,7 @@ class MissingFile:
             return each(self, works)
         outcomes = create_file(self._path, self._call, works)
         if outcomes is None:
-            raise Busy("another process makes the call's file", pause=0)
+            raise Busy("another process makes the call's file")
         return outcomes
 
     def append(self, position: int, entry: bytes) -> None:

@@ -62,8 +62,8 @@ UPDATE cells SET value = ?2, version = version + 1
 WHERE name = ?1 AND CAST(version AS TEXT) = ?3 RETURNING version
 """
 
-# The order matters: nothing may wait (a waiting thread would hold up the other calls), and the
-# WAL is there already, so the third statement only looks. FULL: a commit is on the disk.
+# First of all nothing may wait: a thread that waits for one call's lock holds up all the others.
+# FULL: a commit is on the disk. A file is made with its WAL mode, so `journal_mode` only looks.
 SETTINGS = """
 PRAGMA busy_timeout = 0;
 PRAGMA synchronous = FULL;

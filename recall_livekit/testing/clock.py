@@ -10,7 +10,9 @@ __all__ = ["FakeClock"]
 class FakeClock:
     """Time stands still until `advance`. Two fakes with another `skew` are two workers' clocks."""
 
-    def __init__(self, *, start: float = 1_800_000_000.0, skew: float = 0.0, name: str = "") -> None:
+    def __init__(
+        self, *, start: float = 1_800_000_000.0, skew: float = 0.0, name: str = ""
+    ) -> None:
         self._elapsed = 0.0
         self._start = start
         self._name = name

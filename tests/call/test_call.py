@@ -226,7 +226,7 @@ async def test_a_frozen_worker_is_silent_until_it_has_looked(open_recall: OpenRe
         await anyio.sleep(0.05)
         time.sleep(0.3)  # noqa: ASYNC251  the event loop stands still, as under SIGSTOP
         with anyio.fail_after(1):
-            while call.may_speak:  # noqa: ASYNC110  it is over in a millisecond
+            while call.may_speak:
                 await anyio.lowlevel.checkpoint()
         assert await call.settled()
         assert call.state is CallState.HOLDING

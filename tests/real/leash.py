@@ -14,18 +14,20 @@ STARTUP_S = 30.0
 # Whatever ends first, the command or its owner (whose death closes the pipe on standard input),
 # ends the whole process group: even a test that is killed itself leaves nothing behind.
 LEASH = '("$@"; kill -9 0) & read -r _; kill -9 0'
+# The same for a command whose own death its children are to outlive for a while.
+LOOSE_LEASH = '"$@" & read -r _; kill -9 0'
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
 async def leashed(
-    *command: str, log: Path, env: Mapping[str, str] | None = None
+    *command: str, log: Path, env: Mapping[str, str] | None = None, loose: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Runs a command, and all that it starts, within this block and no longer."""
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
-            *("sh", "-c", LEASH, "leash", *command),
+            *("sh", "-c", LOOSE_LEASH if loose else LEASH, "leash", *command),
             stdin=asyncio.subprocess.PIPE,
             stdout=output,
             stderr=output,

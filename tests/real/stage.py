@@ -49,7 +49,9 @@ class Stage:
             await stack.enter_async_context(self.server)
             self._api = await stack.enter_async_context(self.server.api())
             log = self.directory / "worker.log"
-            worker = leashed(sys.executable, str(WORKER), "start", log=log, env=self._environment())
+            worker = leashed(
+                sys.executable, str(WORKER), "start", log=log, env=self._environment(), loose=True
+            )
             process = await stack.enter_async_context(worker)
             await started(process, self._ready, log)
             self._stack = stack.pop_all()
@@ -83,8 +85,7 @@ class Stage:
         """Returns when a standby has joined, or after `within` seconds: it need not join."""
 
         async def joined() -> bool:
-            inside = await self._api.room.list_participants(api.ListParticipantsRequest(room=room))
-            return job.identity in {one.identity for one in inside.participants}
+            return job.identity in await self.present(room)
 
         with suppress(TimeoutError):
             await eventually(joined, within=within)
@@ -92,6 +93,23 @@ class Stage:
     async def warmed(self, *, within: float = 20.0) -> None:
         """Returns when the worker has all its idle processes again."""
         await eventually(self._ready, within=within)
+
+    def kill_worker(self) -> None:
+        """Kill the worker's main process; its jobs are its children and learn of it."""
+        os.kill(int((self.directory / "registered").read_text()), signal.SIGKILL)
+
+    async def present(self, room: str) -> set[str]:
+        """The identities of all who are in the room; empty if there is no such room."""
+        try:
+            inside = await self._api.room.list_participants(api.ListParticipantsRequest(room=room))
+        except api.TwirpError:
+            return set()
+        return {one.identity for one in inside.participants}
+
+    async def evict(self, room: str, identity: str) -> None:
+        """Throws a participant out."""
+        who = api.RoomParticipantIdentity(room=room, identity=identity)
+        await self._api.room.remove_participant(who)
 
     async def close(self, room: str) -> None:
         """Ends the room and the jobs in it."""

@@ -3,7 +3,8 @@
 Its environment: MODE (livekit: a plain Agent; recall: a RecallAgent), AGENT_NAME, IDLE_PROCESSES,
 STAGE_DIR, LIVEKIT_URL, LIVEKIT_API_KEY, LIVEKIT_API_SECRET, and RECALL_URL in recall mode.
 
-What it tells the test it writes to files below STAGE_DIR: `registered`; `warm/<pid>` for an idle
+What it tells the test it writes to files below STAGE_DIR: `registered`, which holds the pid of the
+main process; `warm/<pid>` for an idle
 process; `jobs/<room>/<identity>`, which holds the pid of the job that serves the room.
 """
 
@@ -99,7 +100,7 @@ def new_server() -> AgentServer:
         http_proxy=None,
     )
     server.rtc_session(entrypoint, agent_name=os.environ["AGENT_NAME"])
-    server.on("worker_registered", lambda *_: write(STAGE / "registered", ""))
+    server.on("worker_registered", lambda *_: write(STAGE / "registered", str(os.getpid())))
     return server
 
 

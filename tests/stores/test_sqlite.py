@@ -362,7 +362,7 @@ if os.fork() == 0:
         print("free", flush=True)
     os._exit(0)
 os.wait()
-os.kill(os.getpid(), 9) if len(sys.argv) > 2 else os._exit(0)
+os._exit(0)
 """
 
 
