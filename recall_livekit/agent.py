@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, Literal, TypedDict, Unpack
 
 from livekit.agents import Agent, FlushSentinel, ModelSettings, llm, stt, tts, vad
@@ -23,6 +25,12 @@ from .redaction import Redact
 __all__ = ["AgentOptions", "RecallAgent"]
 
 logger = logging.getLogger("recall_livekit")
+
+# A worker's process takes one job: what the first call needs is loaded with the worker, not while
+# a caller waits. Each is optional here, because it is loaded where it is used all the same.
+for _needed in ("anyio._backends._asyncio", "recall_livekit.stores.sqlite_directory"):
+    with suppress(ImportError):
+        import_module(_needed)
 
 RESUME_INSTRUCTIONS = (
     "The line was interrupted for a moment in the middle of this call, and you are back. In the "

@@ -303,9 +303,10 @@ class Call:
 
     async def settled(self) -> bool:
         """Whether this worker may be heard; a worker that stood still looks at the lease first."""
-        with anyio.move_on_after(self.settings.lease_ttl):
-            while self._keeper.suspect:
-                await self._keeper.wait_change()
+        if self._keeper.suspect:
+            with anyio.move_on_after(self.settings.lease_ttl):
+                while self._keeper.suspect:
+                    await self._keeper.wait_change()
         return self.may_speak
 
     async def holding(self, seconds: float = math.inf) -> bool:

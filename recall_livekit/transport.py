@@ -17,7 +17,7 @@ class Transport(Protocol):
     """The requests of one worker. `Engine` answers them in this process and documents them."""
 
     async def read(self, call: str, origin: Origin | None = None) -> Reading:
-        """Return the call as a worker of this origin should see it."""
+        """Return the call as a worker of this origin should see it, or, without one, as it is."""
 
     async def wait_free(self, call: str) -> Liveness:
         """Return once the call has no live holder."""

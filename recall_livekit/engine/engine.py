@@ -136,7 +136,9 @@ class Engine:
     # --- reading ------------------------------------------------------------------------------
 
     async def read(self, call: str, origin: Origin | None = None) -> Reading:
-        """Return the call as a worker of `origin` should see it. Conflicts with nobody.
+        """Return the call as a worker of `origin` should see it, or, without one, as it stands.
+
+        It conflicts with nobody. An onlooker is shown the current run even if it has ended.
 
         Raises:
             InvalidCallId, StoreError.
@@ -144,7 +146,7 @@ class Engine:
         fold = await self._chain(call).refresh()
         witness = self._witness(call)
         liveness = await witness.look(fold)
-        goes_on = self._continues(fold, origin or Origin(), witness)
+        goes_on = origin is None or self._continues(fold, origin, witness)
         partials = await self._read_partials(call, fold) if goes_on else []
         shown = fold if goes_on else Fold(fold.retained_chars)
         return Reading(

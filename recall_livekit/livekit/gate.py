@@ -61,7 +61,7 @@ class AudioGate(io.AudioOutput):
         self._behind.clear_buffer()
 
 
-def gate_text(session: AgentSession[object], may_speak: Callable[[], bool]) -> None:
+def gate_text(session: AgentSession[object], heard: Heard) -> None:
     """Let the session's transcription through only while this worker may speak.
 
     The output object stays (replacing it would end its synchronisation with the audio); only
@@ -73,7 +73,7 @@ def gate_text(session: AgentSession[object], may_speak: Callable[[], bool]) -> N
     capture = output.capture_text
 
     async def gated(text: str) -> None:
-        if may_speak():
+        if await heard():
             await capture(text)
 
     output.capture_text = gated  # type: ignore[method-assign]

@@ -121,7 +121,7 @@ class LiveSession:
         SessionObserver(session, self.call, self._userdata)
         if session.output.audio is not None:
             session.output.audio = AudioGate(session.output.audio, self._may_be_heard)
-        gate_text(session, lambda: self.call.may_speak)
+        gate_text(session, self._may_be_heard)
         session.on("conversation_item_added", self._item_added)
         session.on("close", self._session_closed)
         self._follow_state(self.call.state)

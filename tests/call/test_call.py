@@ -361,3 +361,18 @@ async def test_state_changes_are_told(open_recall: OpenRecall) -> None:
     async with call:
         pass
     assert seen == [CallState.ACQUIRING, CallState.HOLDING, CallState.CLOSED]
+
+
+async def test_an_ended_call_can_be_looked_at_and_is_not_resumed(open_recall: OpenRecall) -> None:
+    call = open_recall().resume(CALL)
+    call.start()
+    assert await call.holding(2)
+    call.record_turn("user", "goodbye")
+    call.update_working_state(goal="done")
+    await call.aclose("ended")
+    shown = await open_recall().read(CALL)
+    assert [turn.content for turn in shown.turns] == ["goodbye"]
+    assert shown.working_state is not None
+    async with open_recall().resume(CALL) as again:
+        assert again.briefing.fresh
+        assert again.briefing.run == 2

@@ -1,0 +1,202 @@
+"""A call that survives its worker: run it and watch.
+
+A caller books a table. Two worker processes are shown side by side. The first is killed (SIGKILL)
+in the middle of a sentence. The second reads the records, takes the lease and goes on: it does not
+greet again, asks nothing again, and finishes what the caller wants. Then the same call once more
+without recall, so that the difference is seen.
+
+    make demo                                or
+    python examples/call_recovery.py         needs: pip install "recall-livekit[demo,testing]"
+
+    --keep DIR   keep the records (and the workers' logs) in DIR
+    --plain      plain lines, as when the output is no terminal
+
+Both workers run a real LiveKit `AgentSession`; room, caller, voice and model are scripted, so no
+key is needed. With OPENAI_API_KEY set, the model is OpenAI's (the caller stays scripted).
+
+It ends with exit code 0 only if every record that was acknowledged is found again, once and in its
+order, and (scripted model) the second worker neither greeted nor asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from contextlib import nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from recovery.check import Verdict, judge
+from recovery.process import DemoFailed, Worker, workers
+from recovery.screen import open_screen
+from recovery.story import Story
+from recovery.timeline import Screen
+
+from recall_livekit.stores.sqlite import SqliteStore
+
+START_S = 60.0
+LONGEST_S = 300.0
+FAST = 4
+
+INTRODUCTION = (
+    "A caller books a table. Worker 1 has the call; it will be killed in the middle of a sentence.",
+    "Worker 2 is an idle process, warm, as in a pool.",
+    "A time with a plus counts from the kill.",
+    "A check mark or [recorded] means acknowledged: on disk.",
+)
+AGAIN = (f"The same words, {FAST} times as fast up to the kill.", "Worker 2 is just as warm.")
+CUT_NOTE = "(words under way are written down every quarter of a second, turns at once)"
+FOOTNOTE = (
+    "Model and voice are scripted and answer at once: a real model adds its own time to both "
+    "silences."
+)
+REAL_MODEL = "The model is a real one, in both calls; voice and caller are scripted."
+
+
+async def with_recall(screen: Screen, directory: Path) -> tuple[Story, Verdict]:
+    """Show the call with recall, and check it."""
+    records, call_id = directory / "records", f"room-{secrets.token_hex(4)}"
+    story = Story(screen, recalls=True)
+    url = f"sqlite:///{quote(str(records))}"
+    async with workers(directory, "recall", url, call_id) as (first, second):
+        await warm(first, second)
+        screen.columns((first.pid, second.pid))
+        await story.until_cut(first)
+        await story.take_over(first, second)
+        await story.until_booked(second)
+        await story.end(second)
+    return story, await judge(SqliteStore(records), call_id, story.acknowledged)
+
+
+async def without(screen: Screen, directory: Path) -> Story:
+    """Show the same call without recall, up to what the second worker asks."""
+    story = Story(screen, recalls=False)
+    async with workers(directory, "plain", "memory:", "unused") as (first, second):
+        await warm(first, second)
+        screen.columns((first.pid, second.pid))
+        await story.until_cut(first, speed=FAST)
+        await story.take_over(first, second)
+        await story.until_asked(second)
+    return story
+
+
+async def warm(*started: Worker) -> None:
+    """Wait until the workers have loaded everything, like idle processes of a pool."""
+    async with asyncio.timeout(START_S):
+        for worker in started:
+            await worker.next()
+
+
+def has_key() -> bool:
+    """Whether the workers use a real model."""
+    return bool(os.environ.get("OPENAI_API_KEY"))
+
+
+def misbehaved(story: Story) -> list[str]:
+    """Return what the resumed agent did wrong. A real model is free in its words."""
+    if has_key():
+        return []
+    faults = ["the resumed agent greeted again"] if story.greeted_again else []
+    faults += [f"the resumed agent asked again for the {fact}" for fact in story.asked_again]
+    if len(story.bookings) != 1:
+        faults.append(f"the table was booked {len(story.bookings)} times")
+    return faults
+
+
+def conclude(screen: Screen, story: Story, verdict: Verdict) -> None:
+    """Say what became of the records."""
+    counted = f"{verdict.acknowledged} records acknowledged, {verdict.found} found"
+    if verdict.faults:
+        screen.say(counted, good=False)
+        for fault in verdict.faults:
+            screen.say(fault, good=False)
+    else:
+        screen.say(f"{counted}: nothing lost", good=True)
+    screen.say(f'The caller had heard: "{story.heard.strip()} --"')
+    screen.say(f'The briefing had:     "{story.cut} --"')
+    screen.say(CUT_NOTE)
+
+
+def compare(screen: Screen, recalled: Story, plain: Story) -> None:
+    """Put both calls side by side."""
+    questions = (
+        "greeted again?",
+        "asked again?",
+        "words of the caller known",
+        "silence until the first word",
+        "the table",
+    )
+    rows = zip(questions, told(recalled), told(plain), strict=True)
+    screen.table([("after the kill", "with recall", "without"), *rows])
+    screen.say(REAL_MODEL if has_key() else FOOTNOTE)
+
+
+def told(story: Story) -> tuple[str, str, str, str, str]:
+    """Return a column of the comparison."""
+    known, words = story.words_known
+    return (
+        "yes" if story.greeted_again else "no",
+        f"yes: {', '.join(story.asked_again)}" if story.asked_again else "no",
+        f"{known} of {words}",
+        f"{story.silence or 0:.0f} ms",
+        "booked" if story.bookings else "begun from the beginning",
+    )
+
+
+async def demo(screen: Screen, directory: Path) -> int:
+    """Show both calls, and what is to be learned from them."""
+    screen.title("A call that survives its worker", *INTRODUCTION)
+    recalled, verdict = await with_recall(screen, directory)
+    verdict.faults += misbehaved(recalled)
+    conclude(screen, recalled, verdict)
+    screen.title("The same call without recall", *AGAIN)
+    compare(screen, recalled, await without(screen, directory))
+    return verdict.exit_code
+
+
+async def run(screen: Screen, keep: Path | None) -> int:
+    """Run it, bounded; however it ends, its workers end first."""
+    task = asyncio.current_task()
+    assert task is not None
+    for end in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(end, task.cancel)
+    place = nullcontext(str(keep)) if keep else tempfile.TemporaryDirectory(prefix="recall-demo-")
+    with place as directory:
+        async with asyncio.timeout(LONGEST_S):
+            return await demo(screen, Path(directory))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Watch a call survive its worker.")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep records and logs in DIR")
+    parser.add_argument("--plain", action="store_true", help="plain lines, no colours")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    if has_key() and not find_spec("livekit.plugins.openai"):
+        print('OPENAI_API_KEY is set: pip install "recall-livekit[openai]", or unset it')
+        return 2
+    if keep := options.keep and options.keep.resolve():
+        keep.mkdir(parents=True, exist_ok=True)
+    screen = open_screen(options.plain)
+    try:
+        return asyncio.run(run(screen, keep))
+    except (DemoFailed, TimeoutError) as error:
+        screen.say(str(error) or "it took too long", good=False)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+    finally:
+        screen.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

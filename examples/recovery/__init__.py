@@ -1,0 +1,1 @@
+"""The parts of `call_recovery.py`. Read `worker.py` first: that is what an application writes."""

@@ -1,0 +1,96 @@
+"""A worker process as the demo sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from .wire import Event
+
+__all__ = ["DemoFailed", "Worker", "workers"]
+
+EXAMPLES = Path(__file__).resolve().parents[1]
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+class Worker:
+    """One worker process; `number` is its column."""
+
+    def __init__(self, number: int, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.number = number
+        self.pid = process.pid
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, number: int, log: Path, *arguments: str) -> Worker:
+        """Start `recovery.worker`. It ends with this process, whose end closes its input."""
+        search = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "recovery.worker", *arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, "PYTHONPATH": search},
+                start_new_session=True,  # Ctrl-C is for the demo, which ends its workers
+            )
+        return cls(number, process, log)
+
+    async def next(self) -> Event | None:
+        """Return the next thing it tells, None once it is dead and everything was told.
+
+        Raises:
+            DemoFailed: It ended by a fault of its own.
+        """
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if line.endswith(b"\n"):
+            return Event.of_line(line)
+        if await self._process.wait() not in (0, -signal.SIGKILL):
+            raise DemoFailed(f"worker {self.number} failed:\n{self._last_lines()}")
+        return None
+
+    def order(self, kind: str, **fields: object) -> None:
+        """Tell it something; a dead worker hears nothing."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(Event(kind, time.monotonic(), fields).line())
+
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to say or to write anything more."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Return when it is dead."""
+        await self._process.wait()
+
+    def _last_lines(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+
+
+@asynccontextmanager
+async def workers(
+    directory: Path, mode: str, url: str, call_id: str
+) -> AsyncIterator[tuple[Worker, Worker]]:
+    """Start two warm workers; whatever happens inside, both are gone at the end."""
+    started: list[Worker] = []
+    try:
+        for number in (1, 2):
+            log = directory / f"{mode}-worker-{number}.log"
+            started.append(await Worker.start(number, log, mode, url, call_id))
+        yield started[0], started[1]
+    finally:
+        for worker in started:
+            worker.kill()
+        for worker in started:
+            await worker.gone()

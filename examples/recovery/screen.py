@@ -1,0 +1,55 @@
+"""The two screens: rich on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+
+from .timeline import Row, Screen
+
+__all__ = ["PlainScreen", "open_screen"]
+
+
+def open_screen(plain: bool) -> Screen:
+    """Return the screen that fits where the output goes."""
+    if plain or not sys.stdout.isatty():
+        return PlainScreen()
+    try:
+        from .rich_screen import RichScreen
+    except ImportError:
+        print('(two columns and colours: pip install "recall-livekit[demo]")')
+        return PlainScreen()
+    return RichScreen()
+
+
+class PlainScreen:
+    """One line for each row, no control codes."""
+
+    def title(self, text: str, *lines: str) -> None:
+        self._print("", f"== {text}", *lines, "")
+
+    def columns(self, pids: tuple[int, int]) -> None:
+        self._print(f"(worker 1 is process {pids[0]}, worker 2 is process {pids[1]})")
+
+    def row(self, row: Row) -> None:
+        who = {"agent": "agent:  ", "caller": "caller: ", "death": "x "}.get(row.kind, "- ")
+        end = {"recorded": " [recorded]", "cut": " --"}.get(row.mark, "")
+        self._print(f"{row.when:>8}  worker {row.worker}  {who}{row.text.strip()}{end}")
+
+    def growing(self, row: Row | None) -> None:
+        """A line cannot grow; it comes when it is whole."""
+
+    def say(self, text: str, good: bool | None = None) -> None:
+        sign = {True: "OK: ", False: "FAULT: ", None: ""}[good]
+        self._print(f"{sign}{text}")
+
+    def table(self, rows: list[tuple[str, str, str]]) -> None:
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            self._print("  ".join(cells).rstrip())
+
+    def close(self) -> None:
+        """Nothing was taken."""
+
+    def _print(self, *lines: str) -> None:
+        print(*lines, sep="\n", flush=True)

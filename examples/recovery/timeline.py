@@ -1,0 +1,173 @@
+"""What happened, as rows in time: one column for each worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from .wire import Event
+
+__all__ = ["Row", "RowKind", "Screen", "Timeline"]
+
+RowKind = Literal["agent", "caller", "fact", "death"]
+
+
+@dataclass(slots=True)
+class Row:
+    """Something one worker said, heard or did."""
+
+    worker: int
+    kind: RowKind
+    when: str
+    text: str
+    mark: Literal["", "recorded", "cut"] = ""
+
+
+class Screen(Protocol):
+    """Where it is shown."""
+
+    def title(self, text: str, *lines: str) -> None:
+        """Begin a part."""
+
+    def columns(self, pids: tuple[int, int]) -> None:
+        """Head the two columns."""
+
+    def row(self, row: Row) -> None:
+        """Show a row that changes no more."""
+
+    def growing(self, row: Row | None) -> None:
+        """Show what is being said right now."""
+
+    def say(self, text: str, good: bool | None = None) -> None:
+        """Say something about it all: a good or a bad result, or a remark."""
+
+    def table(self, rows: list[tuple[str, str, str]]) -> None:
+        """Show a comparison; the first row is its head."""
+
+    def close(self) -> None:
+        """Give the terminal back."""
+
+
+@dataclass
+class Timeline:
+    """Turns what the workers tell into rows, in the order in which they began.
+
+    What a worker with recall records is shown once it was acknowledged, so its mark is true.
+    """
+
+    screen: Screen
+    recalls: bool
+    began_at: float
+    quiet: bool = False
+    """Whether only what is being said is shown, for words that were seen before."""
+    killed_at: float | None = None
+    _growing: Row | None = None
+    _rows: list[Row] = field(default_factory=list)
+    _unacknowledged: dict[str, Row] = field(default_factory=dict)
+    _spoke: set[int] = field(default_factory=set)
+
+    def show(self, worker: int, event: Event) -> None:
+        """Show an event of a worker."""
+        match event.kind:
+            case "heard":
+                self._grow(worker, "caller", event, event["text"])
+            case "sound":
+                self._sound(worker, event)
+            case "word":
+                spoken = self._growing.text if self._growing else ""
+                self._grow(worker, "agent", event, spoken + event["text"])
+            case "turn":
+                self._turn(worker, event)
+            case "acknowledged":
+                self._acknowledged(event)
+            case "tool":
+                self._tool(worker, event)
+            case "read" | "lease":
+                self._add(Row(worker, "fact", self._when(event.at), _told(event)))
+
+    def killed(self, worker: int, at: float) -> None:
+        """From here on, time counts from the kill. What was being said ends here."""
+        self._unacknowledged.clear()
+        self._show_rows()
+        self.killed_at, self.quiet = at, False
+        if self._growing is not None:
+            self._growing.mark = "cut"
+            self._add(self._growing)
+        self._growing = None
+        self._add(Row(worker, "death", self._when(at), "SIGKILL, in the middle of a sentence"))
+
+    def died(self, worker: int, at: float) -> None:
+        """The operating system says that it is dead."""
+        self._add(Row(worker, "death", self._when(at), "dead"))
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def _sound(self, worker: int, event: Event) -> None:
+        if worker not in self._spoke:
+            self._spoke.add(worker)
+            self._add(Row(worker, "fact", self._when(event.at), "first word"))
+        self._grow(worker, "agent", event, "")
+
+    def _grow(self, worker: int, kind: RowKind, event: Event, text: str) -> None:
+        if self._growing is None:
+            self._growing = Row(worker, kind, self._when(event.at), "")
+        self._growing.text = text
+        self.screen.growing(self._growing)
+
+    def _turn(self, worker: int, event: Event) -> None:
+        kind: RowKind = "agent" if event.by_agent else "caller"
+        row = self._growing or Row(worker, kind, self._when(event.at), "")
+        row.text, self._growing = event["text"].strip(), None
+        self._add(row, event["id"] if self.recalls else None)
+
+    def _tool(self, worker: int, event: Event) -> None:
+        noted = event["name"] == "update_working_state"
+        row = Row(worker, "fact", self._when(event.at), _told(event))
+        self._add(row, event["id"] if self.recalls and noted else None)
+
+    def _acknowledged(self, event: Event) -> None:
+        for record in event["records"]:
+            if row := self._unacknowledged.pop(record["id"], None):
+                row.mark = "recorded"
+        self._show_rows()
+
+    def _add(self, row: Row, record: str | None = None) -> None:
+        """Show a row, after those before it; after its record's acknowledgement, if it has one."""
+        self._rows.append(row)
+        if record is not None:
+            self._unacknowledged[record] = row
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        waiting = [id(row) for row in self._unacknowledged.values()]
+        while self._rows and id(self._rows[0]) not in waiting:
+            row = self._rows.pop(0)
+            if not self.quiet:
+                self.screen.row(row)
+        if not self._rows:
+            self.screen.growing(self._growing)
+
+    def _when(self, at: float) -> str:
+        if self.killed_at is None:
+            return f"{at - self.began_at:.1f} s"
+        after = at - self.killed_at
+        return f"+{after * 1000:.0f} ms" if after < 1 else f"+{after:.1f} s"
+
+
+def _told(event: Event) -> str:
+    match event.kind:
+        case "read" if event["fresh"]:
+            return "records read: none, a new call"
+        case "read":
+            return f"records read: {event['turns']} turns, and where they were cut off"
+        case "lease":
+            return f"lease taken: epoch {event['epoch']}"
+        case _:
+            return _tool_told(event)
+
+
+def _tool_told(event: Event) -> str:
+    values = [v if isinstance(v, list) else [str(v)] for v in event["arguments"].values()]
+    if event["name"] == "update_working_state":
+        return f"working state: {'; '.join(', '.join(value) for value in values)}"
+    return f"tool {event['name']}({', '.join(value[0] for value in values)})"

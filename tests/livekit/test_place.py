@@ -1,0 +1,83 @@
+"""Where a worker is, and whether somebody was there before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from livekit.agents import JobContext
+from livekit.agents.testing import fake_job_context
+
+from recall_livekit.livekit.place import Place
+from recall_livekit.testing.faults import FaultyStore
+
+from ..conftest import OpenRecall
+from .line import Line, until
+from .test_agent import Support
+
+pytestmark = pytest.mark.anyio
+
+
+@contextmanager
+def a_job(metadata: str = "") -> Iterator[JobContext]:
+    with fake_job_context(job_metadata=metadata) as job:
+        try:
+            yield job
+        finally:
+            job._tempdir.cleanup()
+
+
+async def test_outside_a_job_nothing_is_known() -> None:
+    assert Place.here() == Place()
+    assert not Place.here().had_agent(15.0)
+
+
+async def test_the_job_tells_the_room_before_it_is_connected() -> None:
+    with a_job() as job:
+        job.job.agent_name = "support"
+        job.job.participant.identity = "anna"
+        place = Place.here()
+    assert place.room_sid == job.job.room.sid
+    assert (place.caller, place.agent_name) == ("anna", "support")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "age", "before"),
+    [
+        ("", 1.0, False),
+        ("", 30.0, True),
+        ('{"recall": {"resume": true}}', 1.0, True),
+        ('{"recall": {"resume": "yes"}}', 1.0, False),
+        ('{"recall": 7}', 1.0, False),
+        ("[1]", 1.0, False),
+        ("not json", 1.0, False),
+    ],
+)
+async def test_who_was_here_before(metadata: str, age: float, before: bool) -> None:
+    with a_job(metadata) as job:
+        job.job.room.creation_time = int(time.time() - age)
+        assert Place.here().had_agent(15.0) is before
+
+
+@pytest.mark.parametrize(("age", "told"), [(1.0, "fresh"), (60.0, "resume unread")])
+async def test_records_unread_the_rooms_age_decides_what_is_said(
+    open_recall: OpenRecall, age: float, told: str
+) -> None:
+    stores: list[FaultyStore] = []
+
+    def frozen(store: Any) -> FaultyStore:
+        stores.append(FaultyStore(store, Random(1), timeout=0.3))
+        stores[0].freeze()
+        return stores[0]
+
+    agent = Support(open_recall(faults=frozen, seed_wait=0.1, flush_wait=0.2))
+    assert agent._live is not None
+    agent._live.place = Place(room_created_at=time.time() - age)
+    async with Line(agent).open():
+        await until(lambda: agent.told)
+        assert agent.told == [told]
+        stores[0].thaw()
