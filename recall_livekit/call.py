@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 import anyio
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -31,6 +31,7 @@ from .models import (
     Role,
     Turn,
     Userdata,
+    WorkingStateChanges,
     check_call_id,
     working_state_update,
 )
@@ -206,8 +207,8 @@ class Call:
             )
         )
 
-    def update_working_state(self, **changes: Any) -> int:
-        """Queue changes of the working state (fields as in `WorkingState`); return the number.
+    def update_working_state(self, **changes: Unpack[WorkingStateChanges]) -> int:
+        """Queue changes of the working state; return the number.
 
         Raises:
             InvalidRecord: A field does not exist or has a wrong type.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
@@ -126,6 +127,20 @@ class WorkingState(Value):
     last_milestone: str | None = None
     version: int = 0
     at: float = 0.0
+
+
+class WorkingStateChanges(TypedDict, total=False):
+    """What an update of the working state may change; what is not given stays as it is."""
+
+    goal: str | None
+    plan: Sequence[str]
+    progress: str | None
+    focus: str | None
+    decisions: Sequence[str]
+    open_questions: Sequence[str]
+    notes: str | None
+    step: int | None
+    last_milestone: str | None
 
 
 class WorkingStateUpdate(RecordBase):
@@ -352,7 +367,7 @@ def load_entry(data: bytes) -> Entry:
         raise InvalidRecord(f"not an entry of a chain: {error.error_count()} faults") from error
 
 
-def working_state_update(at: float, changes: dict[str, Any]) -> WorkingStateUpdate:
+def working_state_update(at: float, changes: Mapping[str, object]) -> WorkingStateUpdate:
     """Return the record of these changes to the working state.
 
     Raises:

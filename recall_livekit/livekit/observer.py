@@ -33,6 +33,7 @@ class SessionObserver:
         self._session = session
         self._call = call
         self._userdata = userdata
+        self._agent = session.current_agent.id
         self._heard: list[str] = []
         self._failed = 0
         self._spoken = SpokenText(self._speaking)
@@ -44,6 +45,9 @@ class SessionObserver:
 
     def _item_added(self, event: ConversationItemAddedEvent) -> None:
         item = event.item
+        if isinstance(item, llm.AgentHandoff):
+            # not `session.current_agent`: the last words of the old one are added after it changed
+            self._agent = item.new_agent_id
         if isinstance(item, llm.ChatMessage) and item.role in ("user", "assistant"):
             self._turn(item)
             self._userdata.note(self._session, self._call)
@@ -61,7 +65,7 @@ class SessionObserver:
                 "user" if message.role == "user" else "assistant",
                 text,
                 message_id=message.id,
-                agent=self._session.current_agent.label if message.role == "assistant" else None,
+                agent=self._agent if message.role == "assistant" else None,
                 interrupted=message.interrupted,
                 at=message.created_at,
             )

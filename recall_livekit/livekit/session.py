@@ -77,6 +77,7 @@ class LiveSession:
         self._deadline: float | None = None
         self._entered = False
         self._seeded: Briefing | None = None
+        self._seed: list[llm.ChatItem] = []
         self._silenced = False
         self._deafened = False
         self._over = False
@@ -143,17 +144,15 @@ class LiveSession:
         if self._seeded is None and not self.call.known:
             await self.call.ready(self._time_left())
         await self.seed()
-        if self._seeded is not None and (items := seed_items(self._seeded)):
-            known = {item.id for item in chat_ctx.items}
-            if any(item.id not in known for item in items):
-                chat_ctx.items[:] = merge_seed(chat_ctx, items).items
+        if self._seed and not any(item.id == self._seed[0].id for item in chat_ctx.items):
+            chat_ctx.items[:] = merge_seed(chat_ctx, self._seed).items
 
     async def seed(self) -> None:
         """Bring the agent's context to the newest briefing; nothing if it is there already."""
         if not self.call.known or self._seeded is self.call.briefing or self._agent is None:
             return
         briefing = self._seeded = self.call.briefing
-        items = seed_items(briefing)
+        items = self._seed = seed_items(briefing)
         if self.session is not None:
             self._userdata.restore(self.session, briefing.userdata)
             known = {item.id for item in self.session.history.items}
@@ -203,16 +202,16 @@ class LiveSession:
         assert self.session is not None
         if not self._silenced:
             return
-        self._silenced, self._entered = False, True
+        self._silenced = False
         if self._deafened:
             self.session.input.set_audio_enabled(True)
             self._deafened = False
         self._spawn(self._go_on())
 
     async def _go_on(self) -> None:
+        """The standby acts: on a call of which nothing is recorded it is the first to speak."""
         await self.seed()
-        if self._hooks is not None:
-            await self._hooks.on_resume(self.call.briefing)
+        await self._begin()
 
     async def _begin(self) -> None:
         """Greet a new call, or go on with one: records unread, the room's age decides."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from livekit.agents import AgentSession, ToolError, function_tool, llm
 
 from ..call import Call
 from ..errors import RecallError
+from ..models import WorkingStateChanges
 
 __all__ = ["guard_tools", "working_state_tool"]
 
@@ -86,7 +87,7 @@ def working_state_tool(call: Callable[[], Call]) -> llm.Tool:
         }
         changes = {name: value for name, value in given.items() if value is not None}
         try:
-            call().update_working_state(**changes)
+            call().update_working_state(**cast("WorkingStateChanges", changes))
         except RecallError as error:
             raise ToolError(f"not written down: {error}") from error
         return "Written down."

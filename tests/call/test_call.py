@@ -282,7 +282,7 @@ async def test_bad_input_is_refused_clearly_and_loses_nothing(open_recall: OpenR
             recall.resume(bad)
     async with recall.resume("é" * 128) as call:
         with pytest.raises(InvalidRecord, match="no field gaol"):
-            call.update_working_state(gaol="typo")
+            call.update_working_state(gaol="typo")  # type: ignore[call-arg]
         with pytest.raises(InvalidRecord):
             call.update_working_state(plan="not a list")
         with pytest.raises(InvalidRecord):
