@@ -25,12 +25,12 @@ from ..call import Call, CallState
 from ..client import Recall
 from ..models import Briefing
 from .closing import Closing
-from .gate import AudioGate, gate_text
 from .observer import SessionObserver
 from .place import Place
 from .seeding import merge_seed, seed_items
 from .tools import guard_tools
 from .userdata import UserdataKeeper
+from .voice import Voice
 
 __all__ = ["Hooks", "LiveSession"]
 
@@ -74,12 +74,10 @@ class LiveSession:
         self._agent: Agent | None = None
         self._hooks: Hooks | None = None
         self._closing: Closing | None = None
-        self._deadline: float | None = None
+        self._voice: Voice | None = None
         self._entered = False
         self._seeded: Briefing | None = None
         self._seed: list[llm.ChatItem] = []
-        self._silenced = False
-        self._deafened = False
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._open.add(self)
@@ -117,12 +115,9 @@ class LiveSession:
         if self.session is not None:
             return
         self.session = session
-        self._deadline = asyncio.get_running_loop().time() + self.call.settings.seed_wait
+        self._voice = Voice(self.call, session)
         self._closing = Closing(session, self.place.job)
         SessionObserver(session, self.call, self._userdata)
-        if session.output.audio is not None:
-            session.output.audio = AudioGate(session.output.audio, self._may_be_heard)
-        gate_text(session, self._may_be_heard)
         session.on("conversation_item_added", self._item_added)
         session.on("close", self._session_closed)
         self._follow_state(self.call.state)
@@ -133,7 +128,8 @@ class LiveSession:
 
     async def enter(self) -> None:
         """Greet or go on, once, unless a live holder has the call: `on_enter` of the agent."""
-        self._deadline = asyncio.get_running_loop().time() + self.call.settings.seed_wait
+        if self._voice is not None:
+            self._voice.begin_wait()
         await self.call.ready(self.call.settings.seed_wait)
         await self.seed()
         if self.call.may_speak and not self._entered:
@@ -141,8 +137,8 @@ class LiveSession:
 
     async def before_model(self, chat_ctx: llm.ChatContext) -> None:
         """Have the seed in the context of a model call; waits only what `seed_wait` leaves."""
-        if self._seeded is None and not self.call.known:
-            await self.call.ready(self._time_left())
+        if not self.call.known and self._voice is not None:
+            await self.call.ready(self._voice.wait_left)
         await self.seed()
         if self._seed and not any(item.id == self._seed[0].id for item in chat_ctx.items):
             chat_ctx.items[:] = merge_seed(chat_ctx, self._seed).items
@@ -161,17 +157,7 @@ class LiveSession:
             merged = merge_seed(self._agent.chat_ctx, items)
             await self._agent.update_chat_ctx(merged, exclude_invalid_function_calls=False)
 
-    # --- who may be heard ---------------------------------------------------------------------
-
-    def _time_left(self) -> float:
-        now = asyncio.get_running_loop().time()
-        return max(0.0, (self._deadline or now) - now)
-
-    async def _may_be_heard(self) -> bool:
-        """Whether sound may pass; the first waits for the acquire's answer (rule 19)."""
-        if self.call.state in (CallState.READING, CallState.ACQUIRING) and self._time_left() > 0:
-            await self.call.answered(self._time_left())
-        return await self.call.settled()
+    # --- as the call's standing changes ---------------------------------------------------------
 
     def _state_changed(self, state: CallState) -> None:
         if self.session is not None and not self._over:
@@ -182,31 +168,11 @@ class LiveSession:
     def _follow_state(self, state: CallState) -> None:
         if state is CallState.READ_ONLY:
             self._spawn(self._lost(self.call.lost or "taken over"))
+        assert self._voice is not None
         if not self.call.may_speak:
-            self._silence()
-        elif state is CallState.HOLDING:
-            self._act()
-
-    def _silence(self) -> None:
-        """Stop what is being said, and hear nothing: a second agent must not answer."""
-        assert self.session is not None
-        self._silenced = True
-        if self.session.input.audio is not None and self.session.input.audio_enabled:
-            self.session.input.set_audio_enabled(False)
-            self._deafened = True
-        if self.session.current_speech is not None:
-            self.session.interrupt(force=True)
-
-    def _act(self) -> None:
-        """The call is this worker's: hear again, and go on if it was silent so far."""
-        assert self.session is not None
-        if not self._silenced:
-            return
-        self._silenced = False
-        if self._deafened:
-            self.session.input.set_audio_enabled(True)
-            self._deafened = False
-        self._spawn(self._go_on())
+            self._voice.silence()
+        elif state is CallState.HOLDING and self._voice.speak():
+            self._spawn(self._go_on())
 
     async def _go_on(self) -> None:
         """The standby acts: on a call of which nothing is recorded it is the first to speak."""
