@@ -155,6 +155,11 @@ class Call:
         return self._keeper.if_lease_lost
 
     @property
+    def refusal(self) -> Held | None:
+        """Who had the call when this worker left it at once (`if_held="leave"`)."""
+        return self._refusal
+
+    @property
     def may_speak(self) -> bool:
         """Whether a voice of this worker may be heard now."""
         return self._keeper.may_speak

@@ -109,7 +109,10 @@ class LeaseKeeper:
         self.state = state
         self._tell()
         for listener in self._listeners:
-            listener(state)
+            try:
+                listener(state)
+            except Exception:
+                logger.exception("a listener of the call failed; the call goes on")
 
     def check_now(self) -> None:
         """Look at the lease at once, because something says that it may be lost."""

@@ -162,7 +162,7 @@ class LiveSession:
     def _state_changed(self, state: CallState) -> None:
         if self.session is not None and not self._over:
             self._follow_state(state)
-        if state is CallState.CLOSED and not self._over:
+        if state is CallState.CLOSED and self.call.refusal is not None and not self._over:
             self._spawn(self._leave())
 
     def _follow_state(self, state: CallState) -> None:
