@@ -1,0 +1,1 @@
+"""How long things take, against the floor of the same work in the same run."""

@@ -1,0 +1,123 @@
+"""How soon a waiting worker has the call when its holder's process dies, or stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Self
+
+from recall_livekit import CallState, Recall, Settings
+
+from .children import Child, child, tell
+from .figures import MS, median_ms
+from .recorded import sentences, url_of
+from .registry import Row, Scale, benchmark
+
+CALL = "the-call"
+TURN_EVERY_S = 0.1
+SETTLE_S = 0.15  # it says that it will wait just before it does
+LIFETIME_S = 3600.0
+
+
+@benchmark("takeover_sigkill")
+def takeover_sigkill(scale: Scale) -> Iterable[Row]:
+    with tempfile.TemporaryDirectory() as directory:
+        ours, alone = asyncio.run(_killed(Path(directory), scale.of(20, 1)))
+    return [Row("takeover_sigkill", median_ms(ours), "ms", median_ms(alone), "< 100 ms")]
+
+
+@benchmark("takeover_sigstop")
+def takeover_sigstop(scale: Scale) -> Iterable[Row]:
+    """The floor is the TTL: nobody can know sooner that a silent holder is gone."""
+    ttl = Settings().lease_ttl if not scale.tiny else 2.0
+    with tempfile.TemporaryDirectory() as directory:
+        stopped = asyncio.run(_stopped(Path(directory), scale.of(5, 1), ttl))
+    return [Row("takeover_sigstop", median_ms(stopped), "ms", MS * ttl, "<= TTL + 300 ms")]
+
+
+async def _killed(directory: Path, rounds: int) -> tuple[list[float], list[float]]:
+    ours: list[float] = []
+    alone: list[float] = []
+    async with Relay(directory, work_on_call) as calls, Relay(directory, hold_flock) as flocks:
+        for _ in range(rounds):
+            ours.append(await calls.lose_holder(signal.SIGKILL))
+            alone.append(await flocks.lose_holder(signal.SIGKILL))
+    return ours, alone
+
+
+async def _stopped(directory: Path, rounds: int, ttl: float) -> list[float]:
+    async with Relay(directory, work_on_call, ttl) as calls:
+        return [await calls.lose_holder(signal.SIGSTOP) for _ in range(rounds)]
+
+
+class Relay:
+    """A process that holds something and one that waits for it, who is the next holder."""
+
+    def __init__(self, directory: Path, run: Callable[..., None], *arguments: object) -> None:
+        self._directory = directory
+        self._run = run
+        self._arguments = (directory, *arguments)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as self._stack:
+            self._holder = await self._start("holding")
+            self._waiter = await self._start("waiting")
+            self._stack = self._stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def lose_holder(self, how: signal.Signals) -> float:
+        """Seconds from the signal to the holder until the waiter holds."""
+        await asyncio.sleep(SETTLE_S)
+        lost = time.monotonic()
+        self._holder.send(how)
+        holding = await self._waiter.told("holding")
+        self._holder, self._waiter = self._waiter, await self._start("waiting")
+        return holding - lost
+
+    async def _start(self, state: str) -> Child:
+        started = await self._stack.enter_async_context(
+            child(self._directory, self._run, *self._arguments)
+        )
+        await started.told(state)
+        return started
+
+
+def work_on_call(directory: str, ttl: str = "6") -> None:
+    """In the child: wait for the call, hold it, and record ten turns a second."""
+    asyncio.run(_work(Path(directory) / "records", float(ttl)))
+
+
+async def _work(records: Path, ttl: float) -> None:
+    recall = Recall.open(url_of(records), settings=Settings(lease_ttl=ttl))
+    call = recall.resume(CALL)
+    call.subscribe(_tell_state)
+    call.start()
+    await call.holding(seconds=LIFETIME_S)
+    for text in sentences():
+        call.record_turn("assistant", text)
+        await asyncio.sleep(TURN_EVERY_S)
+
+
+def _tell_state(state: CallState) -> None:
+    words = {CallState.HOLDING: "holding", CallState.STANDBY: "waiting"}
+    if state in words:
+        tell(words[state], time.monotonic())
+
+
+def hold_flock(directory: str) -> None:
+    """In the child: the same with nothing but a lock on a file."""
+    with (Path(directory) / "flock").open("w") as file:
+        tell("waiting", time.monotonic())
+        fcntl.flock(file, fcntl.LOCK_EX)
+        tell("holding", time.monotonic())
+        time.sleep(LIFETIME_S)

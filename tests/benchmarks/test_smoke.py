@@ -1,0 +1,35 @@
+"""Every benchmark still runs, on as little as there is. How long things take is not looked at."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.registry import Benchmark, Row, Scale, benchmarks
+from tests.benchmarks.report import print_table, write_results
+
+# the real server has tests of its own
+RUN_HERE = [one for one in benchmarks() if one.names[0] != "real_livekit_gap"]
+
+
+@pytest.mark.parametrize("one", RUN_HERE, ids=lambda one: one.names[0])
+def test_it_runs(one: Benchmark) -> None:
+    rows = list(one.measure(Scale(tiny=True)))
+    assert [row.name for row in rows] == list(one.names)
+    assert all(math.isfinite(row.value) and row.floor > 0 for row in rows)
+
+
+def test_results_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [Row("speed", 6.0, "ms", 4.0, "< 10 ms"), Row("rate", 1234.5, "per s", 2000.0)]
+    print_table(rows)
+    write_results(rows, tmp_path / "bench" / "results.json")
+    found = json.loads((tmp_path / "bench" / "results.json").read_text())
+    assert found[0] == {"name": "speed", "value": 6.0, "unit": "ms", "floor": 4.0, "ratio": 1.5}
+    assert "1.50" in capsys.readouterr().out
+
+
+def test_names_choose() -> None:
+    assert [one.names for one in benchmarks(["turn_durable"])] == [("turn_durable",)]
+    with pytest.raises(LookupError, match="no benchmark nothing"):
+        benchmarks(["nothing"])
