@@ -14,10 +14,18 @@ from types import TracebackType
 from typing import Unpack
 
 import anyio
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 from .engine.runs import Origin
-from .errors import Closed, Held, InvalidRecord, ReadOnly, RecallError, StoreUnavailable
+from .errors import (
+    Closed,
+    Erased,
+    Held,
+    InvalidRecord,
+    ReadOnly,
+    RecallError,
+    StoreUnavailable,
+)
 from .keeper import CallState, IfHeld, IfLeaseLost, LeaseKeeper
 from .models import (
     RECORD_CHARS,
@@ -28,14 +36,16 @@ from .models import (
     Outcome,
     Partial,
     Record,
+    RecordBase,
     Role,
     Turn,
     Userdata,
     WorkingStateChanges,
+    WorkingStateUpdate,
     check_call_id,
     working_state_update,
 )
-from .outbox import Outbox
+from .outbox import Outbox, Tenure
 from .redaction import Redact, Redactor
 from .seams import Clock
 from .sender import Sender
@@ -45,7 +55,9 @@ from .transport import Transport
 __all__ = ["Call", "CallState"]
 
 logger = logging.getLogger("recall_livekit")
+ENTRY_DEPTH = 8
 _json: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_record: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 class Call:
@@ -90,6 +102,7 @@ class Call:
         self._sender = Sender(
             transport, clock, settings, call_id, self._keeper, self._outbox, self._redactor
         )
+        self._keeper.subscribe(self._lost_call)
         self._closing = anyio.Event()
         self._task: asyncio.Task[None] | None = None
         self._dying: list[Callable[[], Awaitable[object]]] = []
@@ -145,8 +158,8 @@ class Call:
 
     @property
     def lost(self) -> str | None:
-        """Why the lease was lost, while it is: "taken over"; "frozen", taken over while this
-        worker stood still; "erased"."""
+        """Why this worker does not have the call: "taken over"; "frozen", taken over while it
+        stood still; "erased"; "over", ended or followed by another call while it waited."""
         return self._keeper.lost
 
     @property
@@ -201,15 +214,14 @@ class Call:
         """
         self._sender.spoken(role)
         return self._queue(
-            Turn(
-                at=self._clock.now() if at is None else at,
-                role=role,
-                content=_storable(content),
-                name=name,
-                message_id=message_id,
-                agent=agent,
-                interrupted=interrupted,
-            )
+            Turn,
+            at=at,
+            role=role,
+            content=_storable(content),
+            name=name,
+            message_id=message_id,
+            agent=agent,
+            interrupted=interrupted,
         )
 
     def update_working_state(self, **changes: Unpack[WorkingStateChanges]) -> int:
@@ -219,22 +231,17 @@ class Call:
             InvalidRecord: A field does not exist or has a wrong type.
             ReadOnly, OutboxFull, Closed: As in `record_turn`.
         """
-        return self._queue(working_state_update(self._clock.now(), changes))
+        update = working_state_update(self._clock.now(), changes)
+        return self._queue(WorkingStateUpdate, changes=update.changes)
 
     def record_userdata(self, data: JsonValue) -> int:
         """Queue the application's own state, whole; return the number.
 
         Raises:
-            InvalidRecord: It is no JSON value, or larger than `RECORD_CHARS`.
+            InvalidRecord: It is no JSON value, too deep, or larger than 2 x `RECORD_CHARS`.
             ReadOnly, OutboxFull, Closed: As in `record_turn`.
         """
-        try:
-            size = len(_json.dump_json(_json.validate_python(data)))
-        except (ValidationError, ValueError) as error:
-            raise InvalidRecord(f"userdata is no JSON value: {error}") from error
-        if size > RECORD_CHARS:
-            raise InvalidRecord(f"userdata has {size} bytes; at most {RECORD_CHARS} are kept")
-        return self._queue(Userdata(at=self._clock.now(), data=data))
+        return self._queue(Userdata, data=data)
 
     def record_action(
         self,
@@ -254,16 +261,14 @@ class Call:
         """
         key = key or f"{self.writer}-{self._outbox.last + 1}"
         self._queue(
-            Action(
-                at=self._clock.now(),
-                key=key,
-                tool=tool,
-                action_class=action_class,
-                status=status,
-                arguments=_storable(arguments),
-                result=None if result is None else _storable(result),
-                call_id=call_id,
-            )
+            Action,
+            key=key,
+            tool=tool,
+            action_class=action_class,
+            status=status,
+            arguments=_storable(arguments),
+            result=None if result is None else _storable(result),
+            call_id=call_id,
         )
         return key
 
@@ -280,21 +285,29 @@ class Call:
                 )
             )
 
-    def _queue(self, record: Record) -> int:
+    def _lost_call(self, state: CallState) -> None:
+        if state is CallState.READ_ONLY and self._keeper.run_number:
+            self._outbox.lose(Tenure(self._keeper.run_number, self.epoch))
+
+    def _queue(self, kind: type[RecordBase], *, at: float | None = None, **what: object) -> int:
         if self.state is CallState.CLOSED or self._closing.is_set():
             raise Closed("this call was closed on this worker")
         if not self.writable:
             raise ReadOnly(self.epoch, self.state.value)
-        return self._outbox.add(record)
+        return self._outbox.add(_checked(kind, self._clock.now() if at is None else at, what))
 
     # --- waiting --------------------------------------------------------------------------------
 
     async def flush(self, seconds: float = math.inf) -> bool:
-        """Wait until everything queued is durable; False if it is not after `seconds`."""
+        """Wait until everything queued is durable.
+
+        False if it is not after `seconds`, or never will be: closed, erased or refused.
+        """
+        refused = self._outbox.refused
         with anyio.move_on_after(seconds):
             while self._outbox.lag and self.state is not CallState.CLOSED:
                 await self._outbox.wait_change()
-        return not self._outbox.lag
+        return not self._outbox.lag and self._outbox.refused == refused
 
     async def ready(self, seconds: float = math.inf) -> bool:
         """Wait until the records were read; False if they were not after `seconds`."""
@@ -310,16 +323,23 @@ class Call:
     async def settled(self) -> bool:
         """Whether this worker may be heard; a worker that stood still looks at the lease first."""
         if self._keeper.suspect:
-            with anyio.move_on_after(self.settings.lease_ttl):
+            with anyio.move_on_after(self.settings.seed_wait):
                 while self._keeper.suspect:
                     await self._keeper.wait_change()
+            self._keeper.trust()
         return self.may_speak
 
     async def holding(self, seconds: float = math.inf) -> bool:
         """Wait until this worker holds the call; False if it does not after `seconds`."""
-        others = set(CallState) - {CallState.HOLDING, CallState.CLOSED}
-        await self._wait_until_not(seconds, *others)
+        with anyio.move_on_after(seconds):
+            while self.state not in (CallState.HOLDING, CallState.CLOSED) and not self._hopeless:
+                await self._keeper.wait_change()
         return self.state is CallState.HOLDING
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether this worker will never hold the call again."""
+        return self.lost in ("erased", "over")
 
     async def _wait_until_not(self, seconds: float, *states: CallState) -> bool:
         with anyio.move_on_after(seconds):
@@ -331,6 +351,7 @@ class Call:
 
     def start(self) -> None:
         """Begin to read and to acquire, in the background. Needs a running event loop."""
+        asyncio.get_running_loop()  # says so before there is anything to clean up
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"recall call {self.writer}")
             self._task.add_done_callback(self._ended)
@@ -356,12 +377,15 @@ class Call:
             StoreError: The records cannot be read within `open_wait`.
         """
         self.start()
-        if not await self.ready(self.settings.open_wait):
-            error = self._keeper.error
-            await self.aclose()
-            raise error or StoreUnavailable("the records could not be read in time")
-        if not await self.holding():
-            raise self._refusal or Closed("the call was closed before it was held")
+        try:
+            if not await self.ready(self.settings.open_wait):
+                raise self._keeper.error or StoreUnavailable("the records were not read in time")
+            if not await self.holding():
+                raise self._refusal or self._why_not()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -373,6 +397,11 @@ class Call:
         """Close as a handover: whoever opens the call next goes on with it."""
         with anyio.CancelScope(shield=True):
             await self.aclose("handover")
+
+    def _why_not(self) -> RecallError:
+        if self.lost == "erased":
+            return Erased("this call was erased, and its room does not come back")
+        return Closed("the call was closed before it was held")
 
     async def _run(self) -> None:
         dying = True
@@ -393,11 +422,14 @@ class Call:
             await self._keeper.run()
         except Held as held:
             self._refusal = held
+        if self._refusal is not None or self.lost == "over":
             self._closing.set()
 
     async def _leave(self, dying: bool) -> None:
         """Write what is left, hand the call over, and be gone; each step is bounded."""
         with anyio.move_on_after(self.settings.flush_wait):
+            if not self.known and self._outbox.lag:
+                await self._keeper.read()
             await self._sender.drain()
             if dying:
                 await self._sender.write_partials()
@@ -406,6 +438,7 @@ class Call:
         with anyio.move_on_after(self.settings.flush_wait):
             await self._give_back()
         self._keeper.become(CallState.CLOSED)
+        self._outbox.tell()
         for leave in self._dying if dying else ():
             with anyio.move_on_after(self.settings.flush_wait):
                 await leave()
@@ -423,12 +456,32 @@ class Call:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._keeper.become(CallState.CLOSED)
+        self._outbox.tell()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the live call ended early", exc_info=error)
 
 
+def _checked(kind: type[RecordBase], at: float, what: dict[str, object]) -> Record:
+    """Return the record as a reader will read it, or say what is wrong with it.
+
+    It goes through its stored form once, inside an entry's depth: what a store accepts and no
+    reader can read would end the call for good.
+    """
+    try:
+        data = kind.model_validate({"at": at, **what}).model_dump_json()
+        _json.validate_json("[" * ENTRY_DEPTH + data + "]" * ENTRY_DEPTH)
+        record = _record.validate_json(data)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidRecord(f"{kind.__name__} cannot be recorded: {error}") from error
+    if len(data) > 2 * RECORD_CHARS:
+        raise InvalidRecord(f"{kind.__name__} has {len(data)} bytes, {2 * RECORD_CHARS} are kept")
+    return record
+
+
 def _storable(text: str) -> str:
     """Return `text` as every store can keep it: valid Unicode, at most `RECORD_CHARS`."""
+    if not isinstance(text, str):
+        raise InvalidRecord(f"a text is a str, not {type(text).__name__}")
     if len(text) > RECORD_CHARS:
         text = f"{text[:RECORD_CHARS]} [cut here: {len(text)} characters]"
     return text.encode("utf-8", "backslashreplace").decode()

@@ -74,7 +74,10 @@ class LeaseKeeper:
         self._origin = origin
         self._agent_name = agent_name
         self._if_held: IfHeld = if_held
-        self._lock: str | None = None
+        self._locks: list[str] = []
+        self._next_lock: str | None = None
+        self._in_doubt: Acquire | None = None
+        self._asked = 0.0
         self.suspect = False
         self._wake = anyio.Event()
         self._changed = anyio.Event()
@@ -88,9 +91,8 @@ class LeaseKeeper:
         if self.suspect:
             return False
         if self.state in (CallState.STANDBY, CallState.READ_ONLY):
-            return self.lost == "erased" or (
-                self.lost is not None and self.if_lease_lost == "speak"
-            )
+            alone = self.lost == "erased"
+            return alone or (self.lost is not None and self.if_lease_lost == "speak")
         return True
 
     def subscribe(self, listener: Callable[[CallState], None]) -> None:
@@ -139,22 +141,28 @@ class LeaseKeeper:
         Raises:
             Held: A live holder has it and `if_held="leave"`.
         """
-        reading = await self._read()
+        reading = await self.read()
         steal = self._if_held == "steal"
         while True:
             if not steal and self._is_held(reading):
                 await self._stand_by(reading)
+                if await self._is_over():
+                    return
             grant = await self._acquire(steal)
             steal = False
             if grant is not None:
                 await self._hold(grant)
             if self.lost == "erased" or (self.lost and self.if_lease_lost != "standby"):
                 return
-            reading = await self._read()
+            reading = await self.read()
+            if self.lost and await self._is_over():
+                return
 
     async def leave(self) -> None:
-        """Give the sign of life back: waiters are woken."""
-        await self._transport.let_go_lock(self._lock)
+        """Give the signs of life back: waiters are woken."""
+        for name in [*self._locks, self._next_lock]:
+            await self._transport.let_go_lock(name)
+        self._locks.clear()
 
     async def pulse(self) -> None:
         """Notice that this process was frozen, and be silent until the lease was looked at."""
@@ -169,7 +177,8 @@ class LeaseKeeper:
                 self._wake.set()
             last = now
 
-    async def _read(self) -> Reading:
+    async def read(self) -> Reading:
+        """Read the call, for as long as it takes, and tell whoever waits for it."""
         reading = await self._retry(lambda: self._transport.read(self._call_id, self._origin))
         self.reading, self.briefing = reading, reading.briefing
         if self.lost is None:
@@ -187,12 +196,24 @@ class LeaseKeeper:
         self.become(CallState.STANDBY)
         await self._retry(lambda: self._transport.wait_free(self._call_id))
 
+    async def _is_over(self) -> bool:
+        """Whether the call that this worker waited for has ended, or its room has another one.
+
+        A room tells calls apart; without one the call id is used again for the next.
+        """
+        if self._origin.room_sid is None:
+            return False
+        reading = await self.read()
+        if reading.run != 0:
+            return False
+        self._lose("erased" if reading.erased else "over")
+        return True
+
     async def _acquire(self, steal: bool) -> Grant | None:
         """Return the lease, or None if another has it after all."""
         if self.state is CallState.READING:
             self.become(CallState.ACQUIRING)
-        lock = await self._new_lock()
-        request = self.request(steal=steal, lock=lock)
+        request = self.request(steal=steal, lock=await self._retry(self._new_lock))
         try:
             grant = await self._retry(lambda: self._create(request))
         except (Held, Fenced):
@@ -205,28 +226,41 @@ class LeaseKeeper:
 
     async def _create(self, request: Acquire) -> Grant:
         async with self.creating:
+            self._asked = self._clock.monotonic()
             return await self._transport.acquire(self._call_id, request)
 
     async def _new_lock(self) -> str | None:
-        """Take a lock under a new name: a name is never used twice (rule 10)."""
-        previous, name = self._lock, f"{self.writer}-{self._clock.new_id()}"
-        self._lock = await self._retry(lambda: self._transport.hold_lock(name))
-        await self._retry(lambda: self._transport.let_go_lock(previous))
-        return self._lock
+        """Take a lock under a new name: a name is never used twice (rule 10).
+
+        The one before it is kept until the next grant: it may be in a lease whose answer was
+        lost.
+        """
+        name = self._next_lock = self._next_lock or f"{self.writer}-{self._clock.new_id()}"
+        if await self._transport.hold_lock(name) is None:
+            return None
+        self._next_lock = None
+        self._locks.append(name)
+        return name
+
+    async def _drop_old_locks(self) -> None:
+        while len(self._locks) > 1:
+            await self._transport.let_go_lock(self._locks[0])
+            self._locks.pop(0)
 
     def _take(self, grant: Grant) -> None:
         self.epoch, self.run_number = grant.epoch, grant.run
         self.briefing = grant.briefing
-        self.lost, self.suspect = None, False
+        self.lost, self.suspect, self._in_doubt = None, False, None
         self.become(CallState.HOLDING)
 
     # --- holding ------------------------------------------------------------------------------
 
     async def _hold(self, grant: Grant) -> None:
         """Renew every third of the TTL; return when another has the call."""
+        await self._retry(self._drop_old_locks)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_lock)
-            deadline: float | None = self._clock.monotonic() + self._settings.lease_ttl
+            deadline: float | None = self._asked + self._settings.lease_ttl
             while deadline is not None:
                 with anyio.move_on_after(self._settings.lease_ttl / 3):
                     await self._wake.wait()
@@ -236,8 +270,11 @@ class LeaseKeeper:
 
     async def _watch_lock(self) -> None:
         while True:
-            await self._transport.wait_taken(self._lock)
-            self._wake.set()
+            try:
+                await self._transport.wait_taken(self._locks[-1] if self._locks else None)
+                self._wake.set()
+            except StoreError as error:
+                self._note(error)
             await self._clock.sleep(self._settings.follow_interval)
 
     async def _renew(self, deadline: float) -> float | None:
@@ -253,34 +290,32 @@ class LeaseKeeper:
             return None
         except StoreError as error:
             self._note(error)
-            self._trust()
+            self.trust()
             return deadline
-        self._trust()
+        self.trust()
         return asked + self._settings.lease_ttl
 
     async def _renew_by_lease(self) -> float | None:
         """A holder past its deadline takes the call anew, if nobody else did."""
-        asked = self._clock.monotonic()
         try:
-            lock = await self._transport.hold_lock(f"{self.writer}-{self._clock.new_id()}")
-            previous, self._lock = self._lock, lock
-            grant = await self._create(self.request(lock=lock))
-            await self._transport.let_go_lock(previous)
+            self._in_doubt = self._in_doubt or self.request(lock=await self._new_lock())
+            grant = await self._create(self._in_doubt)
+            await self._drop_old_locks()
         except (Held, Erased) as error:
             taken = "frozen" if self.suspect else "taken over"
             self._lose("erased" if isinstance(error, Erased) else taken)
             return None
         self._take(grant)
-        return asked + self._settings.lease_ttl
+        return self._asked + self._settings.lease_ttl
 
-    def _trust(self) -> None:
+    def trust(self) -> None:
         """The lease was looked at, or cannot be: a caller is not left in silence for that."""
         if self.suspect:
             self.suspect = False
             self._tell()
 
     def _lose(self, reason: str) -> None:
-        self.lost, self.suspect = reason, False
+        self.lost, self.suspect, self._in_doubt = reason, False, None
         logger.warning("this worker lost its call: %s; it is read-only from here", reason)
         self.become(CallState.READ_ONLY)
 

@@ -52,6 +52,8 @@ def check_call_id(call_id: str) -> str:
     Raises:
         InvalidCallId: It is empty, longer, or cannot be encoded.
     """
+    if not isinstance(call_id, str):
+        raise InvalidCallId(f"a call id is a str, the room's name; this is {type(call_id)}")
     try:
         size = len(call_id.encode())
     except UnicodeEncodeError as error:
@@ -412,6 +414,7 @@ class Partials(Value):
 
     v: Literal[1] = 1
     writer: str
+    run: int
     partials: tuple[Partial, ...] = ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 import anyio
 
@@ -11,7 +12,15 @@ from .errors import OutboxFull
 from .models import Dropped, Record, Turn, Userdata, WorkingStateUpdate
 from .settings import Settings
 
-__all__ = ["Outbox", "Unit"]
+__all__ = ["Outbox", "Tenure", "Unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """What a writer held when it lost the call: its run and its epoch."""
+
+    run: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class Outbox:
         self._records: deque[Record] = deque()
         self._size = 0
         self._unit: Unit | None = None
+        self._lost: deque[tuple[int, Tenure]] = deque()
         self._changed = anyio.Event()
         self.acknowledged = 0
         self.refused = 0
@@ -67,7 +77,7 @@ class Outbox:
             )
         self._records.append(record)
         self._size += size
-        self._tell()
+        self.tell()
         return self.last
 
     def unit(self) -> Unit | None:
@@ -81,8 +91,20 @@ class Outbox:
         while self._records and self.acknowledged < last:
             self._size -= record_size(self._records.popleft())
             self.acknowledged += 1
+        while self._lost and self._lost[0][0] <= self.acknowledged:
+            self._lost.popleft()
         self._unit = None
-        self._tell()
+        self.tell()
+
+    def lose(self, tenure: Tenure) -> None:
+        """What is queued so far belongs to a tenure that is lost: it goes out as late records,
+        even if this writer has the call again by then."""
+        if self._records:
+            self._lost.append((self.last, tenure))
+
+    def lost_with(self, unit: Unit) -> Tenure | None:
+        """Return the lost tenure that the unit belongs to, if any."""
+        return self._lost[0][1] if self._lost and unit.first <= self._lost[0][0] else None
 
     def give_up(self, unit: Unit, reason: str) -> None:
         """Put numbered markers where records that can never be stored were (rule 4)."""
@@ -106,7 +128,8 @@ class Outbox:
     def _take(self) -> tuple[Record, ...]:
         taken: list[Record] = []
         size = 0
-        for record in self._records:
+        most = self._lost[0][0] - self.acknowledged if self._lost else len(self._records)
+        for record in islice(self._records, most):
             size += record_size(record)
             over = len(taken) >= self._settings.batch_records or size > self._settings.batch_bytes
             if taken and over:
@@ -114,7 +137,8 @@ class Outbox:
             taken.append(record)
         return tuple(taken)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Wake whoever waits for a change."""
         self._changed.set()
         self._changed = anyio.Event()
 

@@ -6,12 +6,13 @@ withheld and counted; nothing is ever sent unredacted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 from pydantic import BaseModel, TypeAdapter
 
 from .models import Partial, Record
@@ -24,12 +25,16 @@ Redact = Callable[[str], str]
 """Takes a text and returns what may be stored of it."""
 
 WITHHELD = "[withheld: redaction failed]"
-_KEPT = frozenset(
-    {"v", "at", "kind", "seq", "role", "key", "status", "action_class", "type", "ref", "message_id"}
+TEXT_SECONDS = 0.05
+"""What each text adds to the bound on a batch."""
+
+_RULES = frozenset(
+    {"v", "at", "kind", "seq", "role", "status", "action_class", "type", "message_id", "key", "ref"}
 )
-"""Fields that the application did not write, and that the rules need."""
+"""A record's own fields that hold no text of anybody's, and that the rules need."""
 
 _T = TypeVar("_T", bound=BaseModel)
+_R = TypeVar("_R")
 _records: TypeAdapter[Record] = TypeAdapter(Record)
 
 
@@ -37,7 +42,7 @@ class Redactor:
     """Applies the application's function, or none."""
 
     def __init__(self, redact: Redact | None, seconds: float = 1.0) -> None:
-        """`seconds` bounds one batch."""
+        """A batch may take `seconds`, and `TEXT_SECONDS` more for each of its records."""
         self._redact = redact
         self._seconds = seconds
         self.withheld = 0
@@ -55,45 +60,75 @@ class Redactor:
         if self._redact is None:
             return tuple(values)
         redact = self._guarded(self._redact)
-        with anyio.move_on_after(self._seconds):
-            return await anyio.to_thread.run_sync(
-                lambda: tuple(load(_walk(value.model_dump(), redact)) for value in values),
-                abandon_on_cancel=True,
-            )
-        self._count(TimeoutError(f"no answer within {self._seconds} s"), len(values))
-        return tuple(load(_walk(value.model_dump(), _withhold)) for value in values)
+        seconds = self._seconds + TEXT_SECONDS * len(values)
+        with anyio.move_on_after(seconds):
+            return await _beside(lambda: tuple(load(_fields(value, redact)) for value in values))
+        self._count(TimeoutError(f"no answer within {seconds:.1f} s"), len(values))
+        return tuple(load(_fields(value, _withhold)) for value in values)
 
     def _guarded(self, redact: Redact) -> Redact:
         def guarded(text: str) -> str:
             try:
                 redacted = redact(text)
-            except Exception as error:
+                redacted.encode()  # a str, and one that can be stored
+            except BaseException as error:  # also SystemExit: this is a thread of ours
                 self._count(error, 1)
                 return WITHHELD
-            if isinstance(redacted, str):
-                return redacted
-            self._count(TypeError("redact must return a str"), 1)
-            return WITHHELD
+            return redacted
 
         return guarded
 
-    def _count(self, error: Exception, texts: int) -> None:
+    def _count(self, error: BaseException, texts: int) -> None:
         if self.withheld == 0:
             logger.error("redact failed; the text is withheld: %s", type(error).__name__)
         self.withheld += texts
+
+
+async def _beside(work: Callable[[], _R]) -> _R:
+    """Run `work` in a thread that no exit of the process waits for: it may hang for ever."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_R] = loop.create_future()
+
+    def settle(result: _R | None, error: Exception | None) -> None:
+        if not done.done():
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = work()
+        except Exception as error:
+            failed = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=run, name="recall-redact", daemon=True).start()
+    return await done
 
 
 def _withhold(text: str) -> str:
     return WITHHELD
 
 
-def _walk(value: Any, redact: Redact, field: str | None = None) -> Any:
-    if field in _KEPT:
-        return value
+def _fields(value: BaseModel, redact: Redact) -> dict[str, Any]:
+    """Return a record's fields, every text in them redacted, however deep."""
+    fields = value.model_dump()
+    return {
+        name: inner if name in _RULES else _walk(inner, redact, keys=name != "changes")
+        for name, inner in fields.items()
+    }
+
+
+def _walk(value: Any, redact: Redact, *, keys: bool = True) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {name: _walk(inner, redact, name) for name, inner in value.items()}
+        return {
+            redact(name) if keys else name: _walk(inner, redact) for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_walk(inner, redact) for inner in value]
     return value

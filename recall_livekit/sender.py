@@ -59,7 +59,7 @@ class Sender:
             await self._wait_known()
             try:
                 ack = await self._send(unit)
-            except RecallError as error:
+            except Exception as error:
                 await self._failed(error, unit, pause)
                 pause = min(2 * pause, self._settings.retry_last)
             else:
@@ -75,11 +75,17 @@ class Sender:
         records = await self._redacted(unit)
         keeper = self._keeper
         async with keeper.creating:
+            if (lost := self._outbox.lost_with(unit)) is not None:
+                return await self._transport.append_provisional(
+                    self._call_id, keeper.writer, unit.first, records, lost.run, lost.epoch
+                )
             if keeper.state is CallState.HOLDING:
                 return await self._transport.append(
                     self._call_id, keeper.writer, unit.first, records, keeper.epoch
                 )
             if keeper.run_number == 0:
+                if keeper.lost is not None:
+                    raise Erased("the run that this was said in was never opened, and is over")
                 request = keeper.request()
                 keeper.run_number = await self._transport.open_run(self._call_id, request)
             return await self._transport.append_provisional(
@@ -92,12 +98,12 @@ class Sender:
             self._stored = (unit, await self._redactor.records(unit.records))
         return self._stored[1]
 
-    async def _failed(self, error: RecallError, unit: Unit, pause: float) -> None:
+    async def _failed(self, error: Exception, unit: Unit, pause: float) -> None:
         if isinstance(error, Erased):
             dropped = self._outbox.clear()
-            logger.warning("the call was erased: %d records of it are not written", dropped)
+            logger.warning("%d records are not written: %s", dropped, error)
             self._keeper.check_now()
-        elif isinstance(error, InvalidInput):
+        elif isinstance(error, InvalidInput) or not isinstance(error, RecallError):
             logger.error("records %d-%d cannot be stored: %s", unit.first, unit.last, error)
             self._outbox.give_up(unit, str(error))
         elif isinstance(error, UnknownRun):
@@ -140,6 +146,10 @@ class Sender:
         """Write the newest partials now. One that cannot be written is followed by the next."""
         try:
             partials = await self._redactor.partials(list(self._partials.values()))
-            await self._transport.put_partials(self._call_id, self._keeper.writer, partials)
+            keeper = self._keeper
+            if keeper.run_number:
+                await self._transport.put_partials(
+                    self._call_id, keeper.writer, keeper.run_number, partials
+                )
         except StoreError as error:
             logger.debug("partials not written: %s", error)

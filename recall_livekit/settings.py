@@ -38,10 +38,10 @@ class Settings:
     briefing_tokens: int = 4000
     """The budget of a briefing (up to `retained_chars` / 5). Voice wants a short prompt."""
 
-    retained_chars: int = 40_000
-    """How much of the newest turns a fold keeps: resuming costs this, not the call's length."""
+    retained_chars: int = 20_000
+    """How much of the newest turns a fold keeps (each counts 50 more): what resuming costs."""
 
-    snapshot_entries: int = 128
+    snapshot_entries: int = 32
     """A snapshot is written after so many entries: the longest tail that a resume reads."""
 
     outbox_records: int = 20_000
@@ -80,8 +80,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Check the ranges."""
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise InvalidSettings(f"{field.name} must be above zero")
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise InvalidSettings(f"{field.name} must be a number above zero, not {value!r}")
         if not 2.0 <= self.lease_ttl <= 3600.0:
             raise InvalidSettings("lease_ttl must be from 2 seconds to 1 hour")
         if self.briefing_tokens * 5 > self.retained_chars:

@@ -59,5 +59,7 @@ class Transport(Protocol):
     async def open_run(self, call: str, request: Acquire) -> int:
         """Return the run that provisional records of this origin belong to."""
 
-    async def put_partials(self, call: str, writer: str, partials: Sequence[Partial]) -> bool:
+    async def put_partials(
+        self, call: str, writer: str, run: int, partials: Sequence[Partial]
+    ) -> bool:
         """Overwrite the writer's partials."""

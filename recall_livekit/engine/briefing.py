@@ -15,6 +15,8 @@ from .tokens import HEADROOM, TokenCounter
 
 __all__ = ["brief"]
 
+CHARS_A_TOKEN = 20
+"""More characters than this to each token that is left cannot fit: such a text is not counted."""
 _LINE_TOKENS = 2
 """What a line break and a bullet may cost beyond the line's own words."""
 _MESSAGE_TOKENS = 6
@@ -31,8 +33,9 @@ class _Budget:
         self.omitted: dict[str, int] = {}
 
     def takes(self, kind: str, text: str, extra: int = _LINE_TOKENS) -> bool:
-        cost = self._counter.count(text) + extra
-        if cost > self._left:
+        hopeless = len(text) > CHARS_A_TOKEN * self._left
+        cost = 0 if hopeless else self._counter.count(text) + extra
+        if hopeless or cost > self._left:
             self.omitted[kind] = self.omitted.get(kind, 0) + 1
             return False
         self._left -= cost

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import anyio
 from pydantic import ValidationError
 
-from ..errors import Conflict, InvalidRecord, StoreUnusable
-from ..models import Entry, Value, dump_entry, load_entry
+from ..errors import Conflict, InvalidRecord
+from ..models import Entry, UnknownEntry, Value, dump_entry, load_entry
 from ..stores.base import Store
 from .fold import Fold, Folded, entry_id
 
 __all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed"]
+
+logger = logging.getLogger("recall_livekit")
 
 PAGE = 256
 SEALED = b'{"v":1,"sealed":true}'
@@ -54,11 +57,13 @@ class Chain:
         """Read on to the end of the chain and return the fold, which later reads change.
 
         Raises:
-            StoreError: The store could not be read, or holds something that is no entry.
+            StoreError: The store could not be read.
         """
         if not self._loaded:
-            await self._load_snapshot()
+            at_end = await self._load_snapshot()
             self._loaded = True
+            if at_end:
+                return self.fold
         while True:
             start = self.fold.position
             page = await self.store.read(self.call, start, PAGE)
@@ -85,23 +90,25 @@ class Chain:
             self.fold.apply(self._load(data), entry_id(data))
 
     def _load(self, data: bytes) -> Entry:
+        """Return the entry. What cannot be read is counted: one damaged entry ends no call."""
         try:
             return load_entry(data)
         except InvalidRecord as error:
-            raise StoreUnusable(
-                f"position {self.fold.position} of this call holds no entry: "
-                "the store was damaged or is another program's"
-            ) from error
+            logger.error("position %d of a call is unreadable: %s", self.fold.position, error)
+            return UnknownEntry(kind="damaged")
 
-    async def _load_snapshot(self) -> None:
+    async def _load_snapshot(self) -> bool:
+        """Begin with the newest snapshot that fits; return whether that read the chain's end."""
         folded = await self._find_snapshot()
         if folded is None or folded.position < 1 or self.fold.position:
-            return
+            return False
         page = await self.store.read(self.call, folded.position - 1, PAGE)
         if self.fold.position == 0 and page and entry_id(page[0]) == folded.last_id:
             self.fold = Fold(self.fold.retained_chars, folded)
             self.snapshot_position = folded.position
             self._apply(page[1:])
+            return len(page) < PAGE
+        return False
 
     async def _find_snapshot(self) -> Folded | None:
         """Return the newest snapshot that can be read; whether it fits is the caller's to check."""

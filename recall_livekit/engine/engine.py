@@ -48,7 +48,7 @@ from ..stores.base import Locks, Store
 from .briefing import brief
 from .chain import Chain, is_sealed
 from .erasure import finish_erasure, is_finished
-from .fold import Fold, sid_hash
+from .fold import Fold, Writer, sid_hash
 from .liveness import Liveness, Witness, renewal_cell
 from .runs import Origin, SameCall, continues
 from .tokens import Estimator, TokenCounter
@@ -60,13 +60,14 @@ logger = logging.getLogger("recall_livekit")
 MOVING = "other writers were faster at every try"
 TRIES = 64
 """How often one request meets a conflict before it is answered as unavailable."""
-KNOWN_CALLS = 256
+KNOWN_CALLS = 4096
 """How many calls' folds an engine keeps in memory."""
 
 
 class Reading(Value):
     """What one read of a call says. `run` is the run that a worker of this origin goes on with,
-    0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any."""
+    0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
+    `erased` tells that the current run was."""
 
     briefing: Briefing
     position: int
@@ -75,6 +76,7 @@ class Reading(Value):
     holder: str | None = None
     agent_name: str | None = None
     liveness: Liveness = Liveness.FREE
+    erased: bool = False
 
 
 class Acquire(Value):
@@ -146,7 +148,7 @@ class Engine:
         fold = await self._chain(call).refresh()
         witness = self._witness(call)
         liveness = await witness.look(fold)
-        goes_on = origin is None or self._continues(fold, origin, witness)
+        goes_on = origin is None or self._continues(fold, origin, witness, liveness)
         partials = await self._read_partials(call, fold) if goes_on else []
         shown = fold if goes_on else Fold(fold.retained_chars)
         return Reading(
@@ -157,6 +159,7 @@ class Engine:
             holder=fold.lease.writer if fold.lease else None,
             agent_name=fold.lease.agent_name if fold.lease else None,
             liveness=liveness,
+            erased=fold.run is not None and fold.run.number <= fold.erased_run,
         )
 
     async def turns(self, call: str) -> Sequence[Turn]:
@@ -200,7 +203,7 @@ class Engine:
                     return await self._grant(call, fold, granted, resumed)
                 _refuse_erased(fold, request)
                 liveness = await witness.look(fold)
-                goes_on = self._continues(fold, request.origin, witness)
+                goes_on = self._continues(fold, request.origin, witness, liveness)
                 resumed = resumed and goes_on
                 if goes_on and not request.steal:
                     _refuse_held(fold, request.writer, liveness)
@@ -316,13 +319,15 @@ class Engine:
             for _ in range(TRIES):
                 fold = await chain.refresh()
                 _refuse_erased(fold, request)
-                await witness.look(fold)
-                if self._continues(fold, request.origin, witness) and fold.run:
+                liveness = await witness.look(fold)
+                if self._continues(fold, request.origin, witness, liveness) and fold.run:
                     return fold.run.number
                 await self._try(chain, self._run_entry(fold, request))
             raise StoreUnavailable(MOVING)
 
-    async def put_partials(self, call: str, writer: str, partials: Sequence[Partial]) -> bool:
+    async def put_partials(
+        self, call: str, writer: str, run: int, partials: Sequence[Partial]
+    ) -> bool:
         """Overwrite the writer's partials; False if it has no entry yet, or was erased.
 
         Raises:
@@ -335,9 +340,10 @@ class Engine:
         cell = await self.store.get_cell(call, name)
         if cell is not None and is_sealed(cell.value):
             return False
-        value = Partials(writer=writer, partials=tuple(partials)).model_dump_json().encode()
+        value = Partials(writer=writer, run=run, partials=tuple(partials))
+        data = value.model_dump_json().encode()
         try:
-            await self.store.put_cell(call, name, value, cell.version if cell else None)
+            await self.store.put_cell(call, name, data, cell.version if cell else None)
         except Conflict:
             return False
         return True
@@ -354,8 +360,6 @@ class Engine:
         async with chain.writing:
             for _ in range(TRIES):
                 fold = await chain.refresh()
-                if fold.position == 0:
-                    return
                 if fold.erases and fold.erases[-1] == fold.position - 1:
                     break
                 await self._try(chain, EraseEntry(epoch=fold.epoch + 1, at=self._clock.now()))
@@ -390,13 +394,14 @@ class Engine:
     def _witness(self, call: str) -> Witness:
         return self._witnesses.setdefault(call, Witness(self.store, call, self._clock))
 
-    def _continues(self, fold: Fold, origin: Origin, witness: Witness) -> bool:
+    def _continues(self, fold: Fold, origin: Origin, witness: Witness, liveness: Liveness) -> bool:
         return continues(
             fold,
             origin.model_copy(update={"at": self._clock.now()}),
             settings=self.settings,
             same_call=self._same_call,
             renewed_at=witness.renewed_at if fold.lease else 0.0,
+            live=liveness is Liveness.LIVE,
         )
 
     def _brief(self, call: str, fold: Fold, partials: Sequence[Partial]) -> Briefing:
@@ -417,7 +422,7 @@ class Engine:
                 continue
             cell = await self.store.get_cell(call, f"partial/{writer.anchor}/0")
             if cell is not None and not is_sealed(cell.value):
-                found += _current(cell.value, writer.user, writer.assistant)
+                found += _current(cell.value, fold, writer)
         return sorted(found, key=lambda partial: partial.at)
 
     @staticmethod
@@ -506,14 +511,16 @@ class Engine:
             logger.debug("snapshot not written: %s", error)
 
 
-def _current(value: bytes, user: int, assistant: int) -> list[Partial]:
-    """Return the partials that no later turn of the same writer and role has made void."""
+def _current(value: bytes, fold: Fold, writer: Writer) -> list[Partial]:
+    """Return this run's partials that no later turn of the same writer and role made void."""
     try:
-        partials = Partials.model_validate_json(value).partials
+        said = Partials.model_validate_json(value)
     except ValidationError:
         return []
-    spoken = {"user": user, "assistant": assistant}
-    return [p for p in partials if p.text and spoken.get(p.role, 0) <= p.after]
+    if fold.run is None or said.run != fold.run.number:
+        return []
+    spoken = {"user": writer.user, "assistant": writer.assistant}
+    return [p for p in said.partials if p.text and spoken.get(p.role, 0) <= p.after]
 
 
 def _fenced(fold: Fold) -> Fenced:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import Conflict
+from ..errors import Conflict, InvalidRecord
 from ..models import (
     Entry,
     EraseEntry,
@@ -11,6 +11,7 @@ from ..models import (
     ReleaseEntry,
     RunEntry,
     StubEntry,
+    UnknownEntry,
     dump_entry,
     load_entry,
 )
@@ -55,13 +56,20 @@ async def _stub_below(store: Store, call: str, position: int) -> set[int]:
     at = 0
     while at < position:
         page = (await store.read(call, at, PAGE))[: position - at]
-        stubs = [_stub(load_entry(data)) for data in page]
+        stubs = [_stub(_load(data)) for data in page]
         for offset, stub in enumerate(stubs):
             if isinstance(stub, StubEntry) and stub.writer:
                 anchors.setdefault(stub.writer, at + offset)
         await store.replace(call, at, [dump_entry(stub) for stub in stubs])
         at += len(page)
     return set(anchors.values())
+
+
+def _load(data: bytes) -> Entry:
+    try:
+        return load_entry(data)
+    except InvalidRecord:
+        return UnknownEntry()  # whatever it was, it goes
 
 
 def _stub(entry: Entry) -> Entry:

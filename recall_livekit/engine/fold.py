@@ -39,6 +39,8 @@ __all__ = ["Fold", "RunView", "entry_id", "sid_hash"]
 OPEN_ACTIONS = 200
 OUTPUTS = 50
 POINTERS = 200
+TURN_CHARS = 50
+"""What a turn costs a reader beyond its text."""
 RECENT_WRITERS = 4
 """Whose partials a reader looks at: the holder that died, and who tried to follow it."""
 
@@ -87,6 +89,7 @@ class Folded(Value):
     lease_position: int = -1
     run: RunView | None = None
     erased_run: int = 0
+    sids: tuple[str, ...] = ()
     erased_sids: tuple[str, ...] = ()
     erases: tuple[int, ...] = ()
     writers: dict[str, Writer] = Field(default_factory=dict)
@@ -124,12 +127,13 @@ class Fold:
         self.lease_position = state.lease_position
         self.run = state.run
         self.erased_run = state.erased_run
+        self.sids = set(state.sids)
         self.erased_sids = set(state.erased_sids)
         self.erases = list(state.erases)
         self.writers = dict(state.writers)
         self.waiting = list(state.waiting)
         self.turns = deque(state.turns)
-        self.turn_chars = sum(len(turn.content) for turn in state.turns)
+        self.turn_chars = sum(map(_retained, state.turns))
         self.turn_count = state.turn_count
         self.run_turns = state.run_turns
         self.working_state = state.working_state
@@ -154,6 +158,7 @@ class Fold:
             lease_position=self.lease_position,
             run=self.run,
             erased_run=self.erased_run,
+            sids=tuple(sorted(self.sids)),
             erased_sids=tuple(sorted(self.erased_sids)),
             erases=tuple(self.erases),
             writers=dict(self.writers),
@@ -225,8 +230,7 @@ class Fold:
         elif self._must_wait(entry):
             self.waiting.append((self.position, entry))
         else:
-            late = entry.epoch < self.epoch and not self.holds(entry.writer, self.epoch)
-            self._count(entry, entry.provisional_run, late=late)
+            self._count(entry, entry.provisional_run, late=self._is_late(entry))
 
     def _must_wait(self, entry: RecordsEntry) -> bool:
         """Rule 7: another writer may still write under the epoch that it read."""
@@ -235,6 +239,11 @@ class Fold:
             and self.lease.epoch == entry.epoch
             and self.lease.writer != entry.writer
         )
+
+    def _is_late(self, entry: RecordsEntry) -> bool:
+        """Whether another writer may have held the call since the epoch that it read."""
+        own_next = self.epoch == entry.epoch + 1 and self.holds(entry.writer, self.epoch)
+        return entry.epoch < self.epoch and not own_next
 
     def _adopt(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -261,6 +270,9 @@ class Fold:
         self._adopt()
 
     def _open_run(self, entry: RunEntry) -> None:
+        """Another use of the call id: it closes the epoch of the one before (rule 5)."""
+        self.lease = None
+        self._adopt()
         self._number(entry.writer, 0)
         self.run = RunView(
             number=entry.run,
@@ -268,10 +280,14 @@ class Fold:
             caller=entry.caller,
             opened_at=entry.at,
         )
+        if entry.room_sid:
+            self.sids.add(sid_hash(entry.room_sid))
         self._forget_run()
 
     def _forget_run(self) -> None:
         """An earlier run stays in the chain and is not briefed."""
+        self.recent = self.recent[-1:]
+        self.turn_anchor = -1
         self.turns.clear()
         self.turn_chars = 0
         self.run_turns = 0
@@ -286,10 +302,10 @@ class Fold:
         self.epoch = entry.epoch
         self.lease = None
         self.waiting = []
+        self.erased_sids |= self.sids
+        self.sids.clear()
         if self.run:
             self.erased_run = self.run.number
-            if self.run.room_sid:
-                self.erased_sids.add(sid_hash(self.run.room_sid))
             self.run = RunView(number=self.run.number, outcome="erased", outcome_at=entry.at)
         self.erases.append(self.position)
         self._forget_run()
@@ -366,9 +382,9 @@ class Fold:
     def _turn(self, turn: Turn, writer: str, number: int, *, late: bool) -> None:
         self.run_turns += 1
         self.turns.append(turn.model_copy(update={"seq": self.turn_count}))
-        self.turn_chars += len(turn.content)
+        self.turn_chars += _retained(turn)
         while self.turn_chars > self.retained_chars and len(self.turns) > 1:
-            self.turn_chars -= len(self.turns.popleft().content)
+            self.turn_chars -= _retained(self.turns.popleft())
         known = self.writers[writer]
         self.turn_anchor = known.anchor
         if turn.role in ("user", "assistant"):
@@ -383,3 +399,7 @@ class Fold:
             self.actions[action.key] = action
         else:
             self._drop("action")
+
+
+def _retained(turn: Turn) -> int:
+    return len(turn.content) + TURN_CHARS

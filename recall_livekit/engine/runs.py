@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ..models import Value
 from ..settings import Settings
 from .fold import Fold, RunView
+
+logger = logging.getLogger("recall_livekit")
 
 __all__ = ["Origin", "SameCall", "continues"]
 
@@ -31,12 +34,14 @@ def continues(
     settings: Settings,
     same_call: SameCall | None = None,
     renewed_at: float = 0.0,
+    live: bool = False,
 ) -> bool:
     """Whether `origin` goes on with the fold's current run, decided at `origin.at`.
 
     The same room goes on while it was heard of within `resume_window`; another room only if
     `same_call` says so (default: the same caller within `rejoin_window`). Without room sids the
-    age does not count: the call id was chosen by hand.
+    age does not count: the call id was chosen by hand; nor does it while a `live` holder has it,
+    whatever this worker's clock says.
     """
     run = fold.run
     if run is None or run.number <= fold.erased_run or run.outcome == "ended":
@@ -47,16 +52,25 @@ def continues(
     if origin.room_sid is None or run.room_sid is None:
         return True
     if origin.room_sid == run.room_sid:
-        return origin.at - last <= settings.resume_window
+        return live or origin.at - last <= settings.resume_window
     previous = Origin(room_sid=run.room_sid, caller=run.caller, at=last)
     if same_call is not None:
-        return same_call(previous, origin)
+        return _ask(same_call, previous, origin)
     return _same_caller(previous, origin, settings.rejoin_window)
 
 
 def _last_alive(fold: Fold, run: RunView, renewed_at: float) -> float:
     lease_at = fold.lease.at if fold.lease and fold.lease.run == run.number else 0.0
     return max(run.opened_at, run.said_at or 0.0, run.outcome_at or 0.0, lease_at, renewed_at)
+
+
+def _ask(same_call: SameCall, previous: Origin, current: Origin) -> bool:
+    """A fault of the application's function makes a new run: the lesser harm."""
+    try:
+        return bool(same_call(previous, current))
+    except Exception:
+        logger.exception("same_call failed: taken as another call")
+        return False
 
 
 def _same_caller(previous: Origin, current: Origin, window: float) -> bool:

@@ -26,6 +26,10 @@ _PIECES = re.compile(
     r"|(?P<ascii>[!-~])|(?P<other>.)",
     re.DOTALL,
 )
+# The same for plain ASCII, which most texts are, at a third of the time.
+_ASCII_WORD = re.compile(r"[A-Za-z']+")
+_ASCII_DIGITS = re.compile(r"[0-9]{1,3}")
+_ASCII_SIGN = re.compile(r"[!-&(-/:-@\[-`{-~]")
 _PER_CHARACTER = {
     "cyrillic": 0.42,
     "semitic": 0.48,
@@ -54,17 +58,30 @@ class Estimator:
 
     def count(self, text: str) -> int:
         """See `TokenCounter`."""
-        total = 0.0
-        for match in _PIECES.finditer(text):
-            kind = match.lastgroup or "other"
-            piece = match.group()
-            if kind == "latin":
-                total += _latin(piece)
-            elif kind in _PER_CHARACTER:
-                total += _PER_CHARACTER[kind] * len(piece)
-            else:
-                total += _PER_PIECE[kind]
-        return int(total) + 1 if text else 0
+        if not text:
+            return 0
+        return int(_ascii(text) if text.isascii() else _any_script(text)) + 1
+
+
+def _ascii(text: str) -> float:
+    words = _ASCII_WORD.findall(text)
+    total = 1.08 * len(words) + 0.36 * sum(len(word) - 6 for word in words if len(word) > 6)
+    total += _PER_PIECE["digits"] * len(_ASCII_DIGITS.findall(text))
+    return total + _PER_PIECE["ascii"] * len(_ASCII_SIGN.findall(text))
+
+
+def _any_script(text: str) -> float:
+    total = 0.0
+    for match in _PIECES.finditer(text):
+        kind = match.lastgroup or "other"
+        piece = match.group()
+        if kind == "latin":
+            total += _latin(piece)
+        elif kind in _PER_CHARACTER:
+            total += _PER_CHARACTER[kind] * len(piece)
+        else:
+            total += _PER_PIECE[kind]
+    return total
 
 
 def _latin(word: str) -> float:

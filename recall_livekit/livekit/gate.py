@@ -41,10 +41,10 @@ class AudioGate(io.AudioOutput):
     async def capture_frame(self, frame: rtc.AudioFrame) -> None:
         """Pass or swallow a frame; once swallowed, the rest of the segment is."""
         await super().capture_frame(frame)
-        if self._swallowed or not await self._heard():
-            self._swallowed = True
+        silent, self._swallowed = self._swallowed, True  # until it passed: this may be cancelled
+        if silent or not await self._heard():
             return
-        self._passed = True
+        self._swallowed, self._passed = False, True
         await self._behind.capture_frame(frame)
 
     def flush(self) -> None:

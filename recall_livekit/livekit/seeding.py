@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from livekit.agents import llm
@@ -10,6 +11,8 @@ from ..models import Action, Briefing, Turn
 
 __all__ = ["merge_seed", "seed_items"]
 
+ARGUMENT_CHARS = 500
+"""How much of an open call's arguments is seeded."""
 _OUTCOME_OPEN = "Unknown: the worker died while this ran. It may have happened; check first."
 
 
@@ -58,6 +61,13 @@ def _message(turn: Turn, created_at: float) -> llm.ChatItem:
     )
 
 
+def _short(arguments: str) -> str:
+    """Return arguments that fit a prompt, as the JSON object that model APIs insist on."""
+    if len(arguments) <= ARGUMENT_CHARS:
+        return arguments
+    return json.dumps({"cut": arguments[:ARGUMENT_CHARS]})
+
+
 def _open_call(action: Action) -> list[llm.ChatItem]:
     call_id = (action.call_id or action.key)[:32]
     return [
@@ -65,7 +75,7 @@ def _open_call(action: Action) -> list[llm.ChatItem]:
             id=f"rc_{action.key}"[:32],
             call_id=call_id,
             name=action.tool,
-            arguments=action.arguments,
+            arguments=_short(action.arguments),
             created_at=action.at,
         ),
         llm.FunctionCallOutput(

@@ -162,7 +162,8 @@ class LiveSession:
     def _state_changed(self, state: CallState) -> None:
         if self.session is not None and not self._over:
             self._follow_state(state)
-        if state is CallState.CLOSED and self.call.refusal is not None and not self._over:
+        unwanted = self.call.refusal is not None or self.call.lost == "over"
+        if state is CallState.CLOSED and unwanted and not self._over:
             self._spawn(self._leave())
 
     def _follow_state(self, state: CallState) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 
 from livekit.agents import AgentSession
 from pydantic import JsonValue, TypeAdapter
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from ..call import Call
-from ..errors import InvalidRecord, RecallError
+from ..errors import Closed, OutboxFull, ReadOnly
 
 __all__ = ["UserdataKeeper"]
 
@@ -35,10 +35,10 @@ class UserdataKeeper(Generic[T]):
                 return
             call.record_userdata(data)
             self._recorded = data
-        except (PydanticSerializationError, InvalidRecord, RecursionError) as error:
-            self._warn("userdata cannot be recorded and will not come back: %s", error)
-        except RecallError as error:
+        except (ReadOnly, Closed, OutboxFull) as error:
             logger.debug("userdata not recorded: %s", error)
+        except Exception as error:  # whatever the application's objects do
+            self._warn("userdata cannot be recorded and will not come back: %s", error)
 
     def restore(self, session: AgentSession[Any], data: JsonValue) -> None:
         """Give recorded userdata back, unless the application has set its own already."""

@@ -85,7 +85,7 @@ class _LockFiles:
         self._held: dict[str, int] = {}
         with system_told(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            self._sweep()
+        self._swept = False
 
     def serve(
         self, key: str, works: Sequence[Callable[[_LockFiles], Any]], creates: bool
@@ -107,6 +107,9 @@ class _LockFiles:
         self._held[name] = lock
 
     def let_go(self, name: str) -> None:
+        if not self._swept:  # Here nobody waits any more; it looks at every lock there is.
+            self._swept = True
+            self._sweep()
         if (lock := self._held.pop(name, None)) is not None:
             fcntl.flock(lock, fcntl.LOCK_UN)  # Closing alone leaves it to a forked child.
             os.close(lock)

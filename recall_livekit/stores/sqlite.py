@@ -48,6 +48,7 @@ class _Scrub:
         self._rewritten = False
 
     def __call__(self, directory: CallDirectory) -> None:
+        directory.remove_left_over(self._call)
         with directory.file(self._call) as file:
             if not self._rewritten:
                 file.rewrite()

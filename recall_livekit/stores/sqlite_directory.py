@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +28,9 @@ from .sqlite_file import (
 
 __all__ = ["AnyFile", "CallDirectory", "Keeper", "MissingFile", "Reader", "Writer"]
 
-OPEN_FILES = 64
-"""How many calls' files one thread keeps open; the one unused for longest is closed."""
+OPEN_FILES = min(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 16)
+"""How many calls' files one thread keeps open (three descriptors each, and two threads); the one
+unused for longest is closed."""
 FILE_NAME = re.compile(r"[0-9a-f]{40}\.db")
 LEFT_OVER_AFTER = 3600.0
 """Seconds after which a file that was never linked to its name is a crash's left-over."""
@@ -89,9 +91,20 @@ class CallDirectory:
         self._directory = directory
         self._open: OrderedDict[str, CallFile] = OrderedDict()
         with told(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            sync_directory(directory.parent)
+            if not directory.is_dir():
+                directory.mkdir(parents=True, exist_ok=True)
+                sync_directory(directory.parent)
+
+    def sweep(self) -> None:
+        """Remove what crashes left over. It looks at every call: nothing for a caller's path."""
+        with told(self._directory):
             self._sweep()
+
+    def remove_left_over(self, call: str) -> None:
+        """Remove what a crash while this call's file was made left over, however young it is."""
+        with told(self._directory):
+            for path in self._directory.glob(f"{call_key(call)}.*.new"):
+                path.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
         for path in self._directory.glob("*.new"):
@@ -208,6 +221,10 @@ class Reader(_Servant):
 
 class Keeper(_Servant):
     """Does what takes long: whole files, or all of them."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._directory.sweep()
 
     def serve(
         self, key: str, works: Sequence[Callable[[CallDirectory], Any]], creates: bool

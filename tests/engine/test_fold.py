@@ -126,7 +126,7 @@ def test_an_action_is_open_until_it_is_told_how_it_went() -> None:
 
 def test_only_the_newest_turns_are_kept_and_all_are_counted() -> None:
     many = [records("w1", n, 1, turn("x" * 100)) for n in range(1, 101)]
-    folded = fold(run(), lease(1, "w1"), *many, retained_chars=1000)
+    folded = fold(run(), lease(1, "w1"), *many, retained_chars=1500)
     assert len(folded.turns) == 10
     assert folded.run_turns == 100
     assert folded.turns[-1].seq == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from livekit import rtc
 from livekit.agents.voice import io
@@ -96,3 +97,24 @@ async def test_every_segment_ends_however_the_gate_stood(door: Door) -> None:
         door.gate.flush()
         await door.gate.wait_for_playout()
     assert len(door.finished) == 5
+
+
+async def test_a_sentence_interrupted_while_it_waits_to_be_heard_ends_all_the_same(
+    behind: Behind, door: Door
+) -> None:
+    wait = anyio.Event()
+
+    async def slow() -> bool:
+        await wait.wait()
+        return True
+
+    door.gate._heard = slow
+    with anyio.move_on_after(0.01):
+        await door.gate.capture_frame(FRAME)
+    door.gate.flush()
+    with anyio.fail_after(1):
+        await door.gate.wait_for_playout()
+    wait.set()
+    await door.gate.capture_frame(FRAME)
+    assert behind.frames == 1, "the next one is heard"
+    door.gate.flush()

@@ -409,7 +409,9 @@ async def test_what_crashes_left_over_is_swept_away(tmp_path: Path) -> None:
             os.utime(path, (path.stat().st_mtime - age,) * 2)
     store = SqliteStore(tmp_path)
     await store.append("call", 0, b"entry")
-    await store.held("c")
+    await store.hold("c")
+    await store.let_go("c")
+    assert [call async for call in store.calls()] == ["call"]
     await store.aclose()
     left = names_in(tmp_path) - {"calls", "locks", file_of(tmp_path, "call").name}
     assert left == {"b.1-0.new", "b.lock"}

@@ -247,7 +247,7 @@ class RulesConformance(Conformance):
         for number in range(1, 21):
             await self.one.append(CALL, "w1", number, turns(f"{SECRET} {number}"), grant.epoch)
         said = [Partial(role="user", text=SECRET, at=1.0, after=20)]
-        assert await self.one.put_partials(CALL, "w1", said)
+        assert await self.one.put_partials(CALL, "w1", 1, said)
         assert self.contains(SECRET.encode())
         await self.two.erase(CALL)
         return grant
@@ -263,7 +263,7 @@ class RulesConformance(Conformance):
         old = await self.erased()
         later = turns(SECRET)
         said = [Partial(role="user", text=SECRET, at=2.0, after=21)]
-        assert not await self.one.put_partials(CALL, "w1", said)
+        assert not await self.one.put_partials(CALL, "w1", 1, said)
         with pytest.raises(Fenced):
             await self.one.append(CALL, "w1", 21, later, old.epoch)
         with pytest.raises(Erased):
