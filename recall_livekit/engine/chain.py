@@ -9,9 +9,18 @@ import anyio
 from pydantic import ValidationError
 
 from ..errors import Conflict, InvalidRecord
-from ..models import Entry, UnknownEntry, Value, dump_entry, load_entry
-from ..stores.base import Store
+from ..models import (
+    Briefing,
+    Entry,
+    Partial,
+    UnknownEntry,
+    Value,
+    dump_entry,
+    load_entry,
+)
+from ..stores.base import Cell, Store
 from .fold import Fold, Folded, entry_id
+from .together import both
 
 __all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed"]
 
@@ -51,6 +60,7 @@ class Chain:
         self.fold = Fold(retained_chars)
         self.writing = anyio.Lock()
         self.snapshot_position = 0
+        self.briefed: tuple[int, tuple[Partial, ...], Briefing] | None = None
         self._loaded = not snapshots
 
     async def refresh(self) -> Fold:
@@ -99,29 +109,22 @@ class Chain:
 
     async def _load_snapshot(self) -> bool:
         """Begin with the newest snapshot that fits; return whether that read the chain's end."""
-        folded = await self._find_snapshot()
-        if folded is None or folded.position < 1 or self.fold.position:
+        head = _head(await self.store.get_cell(self.call, "head"))
+        if head is None or head.position < 1:
             return False
-        page = await self.store.read(self.call, folded.position - 1, PAGE)
-        if self.fold.position == 0 and page and entry_id(page[0]) == folded.last_id:
-            self.fold = Fold(self.fold.retained_chars, folded)
-            self.snapshot_position = folded.position
-            self._apply(page[1:])
-            return len(page) < PAGE
-        return False
-
-    async def _find_snapshot(self) -> Folded | None:
-        """Return the newest snapshot that can be read; whether it fits is the caller's to check."""
-        head = await self.store.get_cell(self.call, "head")
-        if head is None:
-            return None
-        try:
-            anchor = Head.model_validate_json(head.value).anchor
-            cell = await self.store.get_cell(self.call, f"snapshot/{anchor}/0")
-            folded = Folded.model_validate_json(cell.value) if cell else None
-        except ValidationError:
-            return None  # a newer version's, or erased: the entries tell the same
-        return folded if folded and folded.v == 1 else None
+        cell, page = await both(
+            self.store.get_cell(self.call, f"snapshot/{head.anchor}/0"),
+            self.store.read(self.call, head.position - 1, PAGE),
+        )
+        folded = _folded(cell)
+        if folded is None or folded.position != head.position or self.fold.position:
+            return False
+        if not page or entry_id(page[0]) != folded.last_id:
+            return False
+        self.fold = Fold(self.fold.retained_chars, folded)
+        self.snapshot_position = folded.position
+        self._apply(page[1:])
+        return len(page) < PAGE
 
     async def write_snapshot(self, writer: str) -> None:
         """Write what was acknowledged so far as this writer's snapshot (rules 14 and 16).
@@ -145,3 +148,19 @@ class Chain:
         if cell and is_sealed(cell.value):
             raise Conflict(f"{name} was erased")
         await self.store.put_cell(self.call, name, value, cell.version if cell else None)
+
+
+def _head(cell: Cell | None) -> Head | None:
+    try:
+        return Head.model_validate_json(cell.value) if cell else None
+    except ValidationError:
+        return None  # a newer version's: the entries tell the same
+
+
+def _folded(cell: Cell | None) -> Folded | None:
+    """Return the snapshot, if it is one that this version can read; else the entries tell it."""
+    try:
+        folded = Folded.model_validate_json(cell.value) if cell else None
+    except ValidationError:
+        return None
+    return folded if folded and folded.v == 1 else None

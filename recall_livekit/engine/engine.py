@@ -51,6 +51,7 @@ from .erasure import finish_erasure, is_finished
 from .fold import Fold, Writer, sid_hash
 from .liveness import Liveness, Witness, renewal_cell
 from .runs import Origin, SameCall, continues
+from .together import both, together
 from .tokens import Estimator, TokenCounter
 
 __all__ = ["Ack", "Acquire", "Engine", "Grant", "Reading"]
@@ -145,14 +146,12 @@ class Engine:
         Raises:
             InvalidCallId, StoreError.
         """
-        fold = await self._chain(call).refresh()
-        witness = self._witness(call)
-        liveness = await witness.look(fold)
+        chain, witness = self._chain(call), self._witness(call)
+        fold = await chain.refresh()
+        liveness, partials = await both(witness.look(fold), self._read_partials(call, fold))
         goes_on = origin is None or self._continues(fold, origin, witness, liveness)
-        partials = await self._read_partials(call, fold) if goes_on else []
-        shown = fold if goes_on else Fold(fold.retained_chars)
         return Reading(
-            briefing=self._brief(call, shown, partials),
+            briefing=self._brief(chain, partials) if goes_on else Briefing(call_id=call),
             position=fold.position,
             epoch=fold.epoch,
             run=fold.run.number if goes_on and fold.run else 0,
@@ -200,7 +199,7 @@ class Engine:
                 if granted is not None:
                     await self._tell_taken(taken_from)
                     await self.finish_erasure(call)
-                    return await self._grant(call, fold, granted, resumed)
+                    return await self._grant(chain, granted, resumed)
                 _refuse_erased(fold, request)
                 liveness = await witness.look(fold)
                 goes_on = self._continues(fold, request.origin, witness, liveness)
@@ -404,23 +403,28 @@ class Engine:
             live=liveness is Liveness.LIVE,
         )
 
-    def _brief(self, call: str, fold: Fold, partials: Sequence[Partial]) -> Briefing:
-        return brief(
-            fold,
-            call,
-            partials,
-            tokens=self.settings.briefing_tokens,
-            counter=self._counter,
-        )
+    def _brief(self, chain: Chain, partials: Sequence[Partial]) -> Briefing:
+        """Return the briefing; the same object while nothing has changed for its reader."""
+        about = (chain.fold.content, tuple(partials))
+        if chain.briefed is None or chain.briefed[:2] != about:
+            briefing = brief(
+                chain.fold,
+                chain.call,
+                partials,
+                tokens=self.settings.briefing_tokens,
+                counter=self._counter,
+            )
+            chain.briefed = (*about, briefing)
+        return chain.briefed[2]
 
     async def _read_partials(self, call: str, fold: Fold) -> list[Partial]:
         """Return the words under way of those who wrote after or as the last turn's writer."""
+        writers = [fold.writers[name] for name in fold.recent]
+        asked = [writer for writer in writers if writer.anchor >= fold.turn_anchor]
+        names = [f"partial/{writer.anchor}/0" for writer in asked]
+        cells = await together([self.store.get_cell(call, name) for name in names])
         found: list[Partial] = []
-        for name in fold.recent:
-            writer = fold.writers[name]
-            if writer.anchor < fold.turn_anchor:
-                continue
-            cell = await self.store.get_cell(call, f"partial/{writer.anchor}/0")
+        for writer, cell in zip(asked, cells, strict=True):
             if cell is not None and not is_sealed(cell.value):
                 found += _current(cell.value, fold, writer)
         return sorted(found, key=lambda partial: partial.at)
@@ -447,14 +451,14 @@ class Engine:
         if self._locks is not None and lock is not None:
             await self._locks.remove(lock)
 
-    async def _grant(self, call: str, fold: Fold, lease: LeaseEntry, resumed: bool) -> Grant:
-        briefing = self._brief(call, fold, await self._read_partials(call, fold))
+    async def _grant(self, chain: Chain, lease: LeaseEntry, resumed: bool) -> Grant:
+        partials = await self._read_partials(chain.call, chain.fold)
         return Grant(
             epoch=lease.epoch,
             run=lease.run,
-            position=fold.position,
+            position=chain.fold.position,
             resumed=resumed,
-            briefing=briefing,
+            briefing=self._brief(chain, partials),
         )
 
     def _next_entry(self, fold: Fold, request: Acquire, goes_on: bool) -> RunEntry | LeaseEntry:

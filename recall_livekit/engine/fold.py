@@ -120,6 +120,8 @@ class Fold:
         """Begin with nothing, or with a snapshot's value."""
         state = state or Folded()
         self.retained_chars = retained_chars
+        self.content = 0
+        """Grows whenever what a reader is shown changes."""
         self.position = state.position
         self.last_id = state.last_id
         self.epoch = state.epoch
@@ -228,6 +230,7 @@ class Fold:
         if entry.provisional_run is None:
             self._count(entry, self.lease.run if self.lease else 0, late=False)
         elif self._must_wait(entry):
+            self.content += 1
             self.waiting.append((self.position, entry))
         else:
             self._count(entry, entry.provisional_run, late=self._is_late(entry))
@@ -286,6 +289,7 @@ class Fold:
 
     def _forget_run(self) -> None:
         """An earlier run stays in the chain and is not briefed."""
+        self.content += 1
         self.recent = self.recent[-1:]
         self.turn_anchor = -1
         self.turns.clear()
@@ -340,6 +344,7 @@ class Fold:
             self.writers[writer] = known.model_copy(update={"last": last})
 
     def _count(self, entry: RecordsEntry, run: int, *, late: bool) -> None:
+        self.content += 1
         current = self.run is not None and self.run.number == run and run > self.erased_run
         for number, record in enumerate(entry.records, entry.first):
             if isinstance(record, Turn):
