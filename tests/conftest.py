@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from recall_livekit import Recall, Settings
-from recall_livekit.stores.sqlite import SqliteStore
-from recall_livekit.testing.faults import FaultyStore
+pytest.register_assert_rewrite("recall_livekit.testing.conformance")
+
+from recall_livekit import Recall, Settings  # noqa: E402
+from recall_livekit.stores.sqlite import SqliteStore  # noqa: E402
+from recall_livekit.testing.faults import FaultyStore  # noqa: E402
 
 OpenRecall = Callable[..., Recall]
 
