@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from livekit import rtc
-from livekit.agents import AgentSession
 from livekit.agents.voice import io
 
 __all__ = ["AudioGate", "gate_text"]
@@ -61,19 +60,19 @@ class AudioGate(io.AudioOutput):
         self._behind.clear_buffer()
 
 
-def gate_text(session: AgentSession[object], heard: Heard) -> None:
-    """Let the session's transcription through only while this worker may speak.
+def gate_text(output: io.TextOutput, heard: Heard) -> None:
+    """Let a session's transcription through only while this worker may speak; once for each.
 
     The output object stays (replacing it would end its synchronisation with the audio); only
     its `capture_text` is wrapped, on the instance.
     """
-    output = session.output.transcription
-    if output is None:
-        return
     capture = output.capture_text
+    if getattr(capture, "gated_by_recall", False):
+        return
 
     async def gated(text: str) -> None:
         if await heard():
             await capture(text)
 
+    gated.gated_by_recall = True  # type: ignore[attr-defined]
     output.capture_text = gated  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from livekit.agents import AgentSession
+from livekit.agents import AgentSession, SpeechCreatedEvent
 
 from ..call import Call, CallState
 from .gate import AudioGate, gate_text
@@ -24,9 +24,16 @@ class Voice:
         self._silent = False
         self._deaf = False
         self.begin_wait()
-        if session.output.audio is not None:
-            session.output.audio = AudioGate(session.output.audio, self._heard)
-        gate_text(session, self._heard)
+        self._stand_between()
+        session.on("speech_created", self._stand_between)
+
+    def _stand_between(self, event: SpeechCreatedEvent | None = None) -> None:
+        """Gate the outputs; again before each speech, for an avatar may have replaced them."""
+        output = self._session.output
+        if output.audio is not None and not isinstance(output.audio, AudioGate):
+            output.audio = AudioGate(output.audio, self._heard)
+        if output.transcription is not None:
+            gate_text(output.transcription, self._heard)
 
     def begin_wait(self) -> None:
         """From here on the first reply may wait `seed_wait` for us, in all (invariant 1)."""

@@ -15,7 +15,7 @@ from livekit.agents.voice import TranscriptSynchronizer, io
 
 from recall_livekit.testing.voices import ScriptedLLM, ScriptedSTT, ToneTTS, said
 
-__all__ = ["Line", "echo", "until"]
+__all__ = ["Line", "Speaker", "echo", "until"]
 
 
 class Speaker(io.AudioOutput):

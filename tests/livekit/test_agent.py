@@ -17,7 +17,7 @@ from recall_livekit.testing.faults import FaultyStore
 from recall_livekit.testing.voices import said, tool_call
 
 from ..conftest import OpenRecall
-from .line import Line, echo, until
+from .line import Line, Speaker, echo, until
 
 pytestmark = pytest.mark.anyio
 ROOM = "support room"
@@ -195,6 +195,18 @@ async def test_a_later_agent_is_silent_deaf_and_takes_over_when_the_first_ends(
             await until(lambda: line.heard)
             await until(lambda: "still with the first" in line.subtitles.text)
             assert second.told == ["resume"]
+
+
+async def test_an_output_that_is_replaced_later_is_silenced_too(open_recall: OpenRecall) -> None:
+    async with open_recall().resume(ROOM):
+        standby = Support(open_recall())
+        line = Line(standby)
+        async with line.open():
+            await until(lambda: standby.call.state is CallState.STANDBY)
+            line.session.output.audio = other = Speaker()
+            standby.session.say("what nobody should hear")
+            await anyio.sleep(0.4)
+            assert other.seconds == line.speaker.seconds == 0
 
 
 async def test_a_holder_whose_call_is_stolen_falls_silent_in_mid_sentence(
