@@ -101,6 +101,7 @@ class Folded(Value):
     userdata: JsonValue = None
     pointers: dict[str, Pointer] = Field(default_factory=dict)
     actions: dict[str, Action] = Field(default_factory=dict)
+    begun_by: dict[str, str] = Field(default_factory=dict)
     outputs: tuple[Output, ...] = ()
     agent: str | None = None
     recent: tuple[str, ...] = ()
@@ -142,6 +143,7 @@ class Fold:
         self.userdata = state.userdata
         self.pointers = dict(state.pointers)
         self.actions = dict(state.actions)
+        self.begun_by = dict(state.begun_by)
         self.outputs = deque(state.outputs, maxlen=OUTPUTS)
         self.agent = state.agent
         self.recent = list(state.recent)
@@ -172,6 +174,7 @@ class Fold:
             userdata=self.userdata,
             pointers=dict(self.pointers),
             actions=dict(self.actions),
+            begun_by=dict(self.begun_by),
             outputs=tuple(self.outputs),
             agent=self.agent,
             recent=tuple(self.recent),
@@ -255,6 +258,7 @@ class Fold:
 
     def _lease(self, entry: LeaseEntry) -> None:
         self._adopt()
+        self._settle_actions(entry.writer)
         self._number(entry.writer, 0)
         known = self.writers[entry.writer]
         self.writers[entry.writer] = known.model_copy(update={"attempt": entry.attempt})
@@ -263,6 +267,18 @@ class Fold:
         self.lease_position = self.position
         if self.run and self.run.number == entry.run:
             self.run = self.run.model_copy(update={"outcome": None, "outcome_at": None})
+
+    def _settle_actions(self, holder: str) -> None:
+        """What another writer had running is over: a pure one is abandoned, an external one may
+        have happened, an idempotent one stays open with its key."""
+        for key, action in list(self.actions.items()):
+            if action.status != "started" or self.begun_by.get(key) == holder:
+                continue
+            self.content += 1
+            if action.action_class == "pure":
+                self._close_action(key)
+            elif action.action_class == "external":
+                self.actions[key] = action.model_copy(update={"status": "unknown"})
 
     def _release(self, entry: ReleaseEntry) -> None:
         if self.lease and self.run and self.run.number == self.lease.run:
@@ -300,6 +316,7 @@ class Fold:
         self.agent = None
         self.pointers.clear()
         self.actions.clear()
+        self.begun_by.clear()
         self.outputs.clear()
 
     def _erase(self, entry: EraseEntry) -> None:
@@ -367,7 +384,7 @@ class Fold:
             case Pointer() if not late:
                 self._pointer(record)
             case Action():
-                self._action(record)
+                self._action(record, writer)
             case Output():
                 self.outputs.append(record)
             case Dropped():
@@ -397,13 +414,18 @@ class Fold:
         if turn.agent and not late:
             self.agent = turn.agent
 
-    def _action(self, action: Action) -> None:
+    def _action(self, action: Action, writer: str) -> None:
         if action.status not in ("started", "unknown"):
-            self.actions.pop(action.key, None)
+            self._close_action(action.key)
         elif action.key in self.actions or len(self.actions) < OPEN_ACTIONS:
             self.actions[action.key] = action
+            self.begun_by[action.key] = writer
         else:
             self._drop("action")
+
+    def _close_action(self, key: str) -> None:
+        self.actions.pop(key, None)
+        self.begun_by.pop(key, None)
 
 
 def _retained(turn: Turn) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from recall_livekit.engine.fold import Fold, Folded
 from recall_livekit.models import (
     Action,
+    ActionClass,
     ActionStatus,
     Dropped,
     Entry,
@@ -122,6 +123,20 @@ def test_an_action_is_open_until_it_is_told_how_it_went() -> None:
     assert set(fold(*base).actions) == {"k"}
     assert fold(*base, records("w1", 2, 1, action("k", "done"))).actions == {}
     assert set(fold(*base, records("w1", 2, 1, action("k", "unknown"))).actions) == {"k"}
+
+
+def test_at_a_takeover_open_actions_take_the_state_of_their_class() -> None:
+    kinds: tuple[ActionClass, ...] = ("pure", "idempotent", "external")
+    begun = [Action(at=1.0, key=kind, tool="t", action_class=kind) for kind in kinds]
+    base = (run(), lease(1, "w1"), records("w1", 1, 1, *begun))
+    assert {a.status for a in fold(*base, lease(2, "w1")).actions.values()} == {"started"}
+    taken = fold(*base, lease(2, "w2")).actions
+    assert {key: one.status for key, one in taken.items()} == {
+        "idempotent": "started",
+        "external": "unknown",
+    }
+    told = records("w1", 4, 1, action("external", "done"), run=1)
+    assert set(fold(*base, lease(2, "w2"), told).actions) == {"idempotent"}, "it came in late"
 
 
 def test_only_the_newest_turns_are_kept_and_all_are_counted() -> None:

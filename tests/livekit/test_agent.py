@@ -158,7 +158,13 @@ async def test_an_agent_that_overrides_every_hook_without_super_is_recorded(
     ]
 
 
-async def test_of_two_agents_started_at_once_one_speaks(open_recall: OpenRecall) -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_of_two_agents_started_at_once_one_speaks(
+    open_recall: OpenRecall, resumed: bool
+) -> None:
+    if resumed:
+        async with open_recall().resume(ROOM) as earlier:
+            earlier.record_turn("user", "said before")
     agents = [Support(open_recall()), Support(open_recall())]
     lines = [Line(agent) for agent in agents]
     async with lines[0].open(), lines[1].open():
@@ -168,7 +174,8 @@ async def test_of_two_agents_started_at_once_one_speaks(open_recall: OpenRecall)
         holder = next(a for a in agents if a.call.state is CallState.HOLDING)
         standby = next(a for a in agents if a is not holder)
         assert standby.call.state is CallState.STANDBY
-    assert [role for role, _ in await turns(open_recall())] == ["assistant"]
+    assert [role for role, _ in await turns(open_recall())][-1:] == ["assistant"]
+    assert len(await turns(open_recall())) == 1 + resumed
 
 
 @pytest.mark.parametrize("resumed", [False, True])
