@@ -60,6 +60,7 @@ class LeaseKeeper:
         self.writer = clock.new_id()
         self.state = CallState.READING
         self.reading: Reading | None = None
+        self._first_read: int | None = None
         self.briefing: Briefing | None = None
         self.epoch = 0
         self.run_number = 0
@@ -130,7 +131,7 @@ class LeaseKeeper:
             agent_name=self._agent_name,
             lock=lock,
             steal=steal,
-            read_position=self.reading.position if self.reading else None,
+            read_position=self._first_read,
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -180,6 +181,8 @@ class LeaseKeeper:
     async def read(self) -> Reading:
         """Read the call, for as long as it takes, and tell whoever waits for it."""
         reading = await self._retry(lambda: self._transport.read(self._call_id, self._origin))
+        if self._first_read is None:
+            self._first_read = reading.position  # what it knows may be from there (rule 12)
         self.reading, self.briefing = reading, reading.briefing
         if self.lost is None:
             self.epoch, self.run_number = reading.epoch, reading.run
@@ -260,6 +263,7 @@ class LeaseKeeper:
         await self._retry(self._drop_old_locks)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_lock)
+            tasks.start_soon(self._finish_erasure)
             deadline: float | None = self._asked + self._settings.lease_ttl
             while deadline is not None:
                 with anyio.move_on_after(self._settings.lease_ttl / 3):
@@ -267,6 +271,10 @@ class LeaseKeeper:
                 self._wake = anyio.Event()
                 deadline = await self._renew(deadline)
             tasks.cancel_scope.cancel()
+
+    async def _finish_erasure(self) -> None:
+        """Carry out an erasure that somebody began and left: no caller waits for it."""
+        await self._retry(lambda: self._transport.finish_erasure(self._call_id))
 
     async def _watch_lock(self) -> None:
         while True:

@@ -63,3 +63,6 @@ class Transport(Protocol):
         self, call: str, writer: str, run: int, partials: Sequence[Partial]
     ) -> bool:
         """Overwrite the writer's partials."""
+
+    async def finish_erasure(self, call: str) -> None:
+        """Carry an erasure that was begun to its end, if there is one."""

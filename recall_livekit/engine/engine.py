@@ -198,7 +198,6 @@ class Engine:
                 granted = self._granted(fold, request)
                 if granted is not None:
                     await self._tell_taken(taken_from)
-                    await self.finish_erasure(call)
                     return await self._grant(chain, granted, resumed)
                 _refuse_erased(fold, request)
                 liveness = await witness.look(fold)
@@ -400,7 +399,7 @@ class Engine:
             settings=self.settings,
             same_call=self._same_call,
             renewed_at=witness.renewed_at if fold.lease else 0.0,
-            live=liveness is Liveness.LIVE,
+            live=liveness is Liveness.LIVE or witness.saw_alive(self.settings.resume_window),
         )
 
     def _brief(self, chain: Chain, partials: Sequence[Partial]) -> Briefing:

@@ -18,6 +18,7 @@ from ..models import (
 from ..stores.base import Store
 from .chain import PAGE, SEALED, SEALED_END, is_sealed
 from .fold import sid_hash
+from .together import together
 
 __all__ = ["finish_erasure", "is_finished"]
 
@@ -41,8 +42,7 @@ async def finish_erasure(store: Store, call: str, position: int) -> None:
     """
     anchors = await _stub_below(store, call, position)
     for anchor in sorted(anchors):
-        for kind in _NAMED:
-            await _seal(store, call, f"{kind}/{anchor}")
+        await together([_seal(store, call, f"{kind}/{anchor}") for kind in _NAMED])
     await store.scrub(call)
     try:
         await store.put_cell(call, _done_cell(position), b"{}", None)

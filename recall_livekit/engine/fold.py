@@ -325,6 +325,9 @@ class Fold:
         self.waiting = []
         self.erased_sids |= self.sids
         self.sids.clear()
+        # as a reader of the stubs will have it: they do not tell what was in them
+        self.turn_count = self.unreadable = 0
+        self.dropped.clear()
         if self.run:
             self.erased_run = self.run.number
             self.run = RunView(number=self.run.number, outcome="erased", outcome_at=entry.at)

@@ -48,7 +48,12 @@ class Witness:
         self._version: str | None = None
         self._since = 0.0
         self._saw_change = False
+        self._alive_at: float | None = None
         self.renewed_at = 0.0
+
+    def saw_alive(self, seconds: float) -> bool:
+        """Whether a holder was seen to live within `seconds` on this worker's own clock."""
+        return self._alive_at is not None and self._clock.monotonic() - self._alive_at <= seconds
 
     async def look(self, fold: Fold) -> Liveness:
         """Return what the evidence says now.
@@ -67,7 +72,10 @@ class Witness:
         if self._clock.monotonic() - self._since >= lease.ttl:
             return Liveness.LAPSED
         passed = self._clock.now() > self.renewed_at + lease.ttl
-        return Liveness.LAPSED if passed and not locked and not self._saw_change else Liveness.LIVE
+        if passed and not locked and not self._saw_change:
+            return Liveness.LAPSED
+        self._alive_at = self._clock.monotonic()
+        return Liveness.LIVE
 
     async def wait(self, fold: Fold, seconds: float) -> None:
         """Return after `seconds`, or as soon as the holder's lock is free."""

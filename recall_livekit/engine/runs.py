@@ -40,8 +40,8 @@ def continues(
 
     The same room goes on while it was heard of within `resume_window`; another room only if
     `same_call` says so (default: the same caller within `rejoin_window`). Without room sids the
-    age does not count: the call id was chosen by hand; nor does it while a `live` holder has it,
-    whatever this worker's clock says.
+    age does not count: the call id was chosen by hand; nor does it where this worker saw for
+    itself that the call was `live`, whatever its clock says.
     """
     run = fold.run
     if run is None or run.number <= fold.erased_run or run.outcome == "ended":

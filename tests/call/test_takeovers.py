@@ -281,6 +281,25 @@ async def test_every_room_of_an_erased_call_is_remembered_by_a_fold_that_saw_the
                 raise AssertionError("it was erased")
 
 
+async def test_the_next_holder_finishes_an_erasure_that_was_left_and_nobody_waits_for_it(
+    open_recall: OpenRecall, tmp_path: Any
+) -> None:
+    async with open_recall().resume(CALL) as call:
+        call.record_turn("user", "SECRETWORD")
+    eraser = open_recall()
+
+    async def died(_: str) -> None:
+        raise RuntimeError("the eraser died here")
+
+    eraser._engine.finish_erasure = died  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        await eraser.erase(CALL)
+    assert contains(tmp_path, b"SECRETWORD")
+    async with open_recall().resume(CALL):
+        await anyio.sleep(0.3)
+        assert not contains(tmp_path, b"SECRETWORD")
+
+
 async def test_what_a_crash_left_of_a_new_file_is_erased_too(tmp_path: Any) -> None:
     async with Recall(SqliteStore(tmp_path)) as recall:
         async with recall.resume(CALL) as call:
