@@ -142,6 +142,11 @@ class LeaseKeeper:
         Raises:
             Held: A live holder has it and `if_held="leave"`.
         """
+        await self._keep()
+        if self.lost == "erased":
+            await self._finish_erasure()  # who meets one unfinished finishes it (rule 13)
+
+    async def _keep(self) -> None:
         reading = await self.read()
         steal = self._if_held == "steal"
         while True:

@@ -10,12 +10,17 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recall_livekit import Recall, Settings
+
+from .nursery import run
+from .report import say
 
 pytestmark = pytest.mark.anyio
 CALL = "killed call"
@@ -133,6 +138,27 @@ async def test_killed_before_it_waits_or_while_it_takes_over(tmp_path: Path) -> 
                     await asyncio.sleep(chance.uniform(0.0, 0.05))
                     acked += await two.kill()
     assert_whole(await recorded(tmp_path), acked)
+
+
+KILLS = 1040
+RATES = (10, 10, 50, 1000)
+"""Records a second of each call that is hunted, all of them at the same time."""
+
+
+@pytest.mark.parametrize("kills", [24, pytest.param(KILLS, marks=pytest.mark.long)])
+def test_killed_at_random_with_a_standby_waiting(tmp_path: Path, kills: int) -> None:
+    """The holder, its standby or both; at ten records a second and faster; one directory."""
+
+    def hunt(seed: int) -> dict[str, Any]:
+        rate, share = RATES[seed], kills // len(RATES)
+        return run("hunt", tmp_path, f"call {seed}", seed, share, rate, seconds=100 + kills)
+
+    with ThreadPoolExecutor(len(RATES)) as pool:
+        hunted = list(pool.map(hunt, range(len(RATES))))
+    total = {key: sum(one[key] for one in hunted) for key in ("kills", "acked")}
+    worst = max(one["worst_ms"] for one in hunted)
+    say("killed at random", total | {"worst_ms": worst})
+    assert total["kills"] >= kills
 
 
 async def test_a_frozen_holder_is_followed_after_its_ttl(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ acknowledged, and ``{"partial": text}`` for words under way.
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from recall_livekit import Recall
@@ -17,9 +18,13 @@ def tell(**what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-async def write(directory: str, call_id: str, rate: float) -> None:
+async def write(
+    directory: str, call_id: str, rate: float, tell: Callable[..., None] = tell
+) -> None:
     recall = Recall.open(f"sqlite:///{Path(directory)}")
-    async with recall.resume(call_id) as call:
+    live = recall.resume(call_id)
+    live.subscribe(lambda state: tell(**{state.value: True}))
+    async with live as call:
         tell(held=call.epoch, known=[turn.content for turn in call.briefing.turns][-1:])
         number = 0
         while True:
