@@ -291,7 +291,7 @@ async def test_the_next_holder_finishes_an_erasure_that_was_left_and_nobody_wait
     async def died(_: str) -> None:
         raise RuntimeError("the eraser died here")
 
-    eraser._engine.finish_erasure = died  # type: ignore[method-assign]
+    eraser._engine.finish_erasure = died  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):
         await eraser.erase(CALL)
     assert contains(tmp_path, b"SECRETWORD")
