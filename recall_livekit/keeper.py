@@ -190,7 +190,8 @@ class LeaseKeeper:
             self._first_read = reading.position  # what it knows may be from there (rule 12)
         self.reading, self.briefing = reading, reading.briefing
         if self.lost is None:
-            self.epoch, self.run_number = reading.epoch, reading.run
+            erased = reading.erased_at >= self._first_read
+            self.epoch, self.run_number = reading.epoch, 0 if erased else reading.run
         self._tell()
         return reading
 

@@ -110,6 +110,7 @@ class Outbox:
         """Put numbered markers where records that can never be stored were (rule 4)."""
         for index, record in enumerate(unit.records):
             marker = Dropped(at=record.at, of=getattr(record, "kind", "?"), reason=reason[:200])
+            self._size += record_size(marker) - record_size(record)
             self._records[index] = marker
         self.refused += len(unit.records)
         self._unit = None

@@ -68,7 +68,7 @@ KNOWN_CALLS = 4096
 class Reading(Value):
     """What one read of a call says. `run` is the run that a worker of this origin goes on with,
     0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
-    `erased` tells that the current run was."""
+    `erased` tells that the current run was, `erased_at` where the newest erasure is."""
 
     briefing: Briefing
     position: int
@@ -78,6 +78,7 @@ class Reading(Value):
     agent_name: str | None = None
     liveness: Liveness = Liveness.FREE
     erased: bool = False
+    erased_at: int = -1
 
 
 class Acquire(Value):
@@ -159,6 +160,7 @@ class Engine:
             agent_name=fold.lease.agent_name if fold.lease else None,
             liveness=liveness,
             erased=fold.run is not None and fold.run.number <= fold.erased_run,
+            erased_at=fold.erases[-1] if fold.erases else -1,
         )
 
     async def turns(self, call: str) -> Sequence[Turn]:
@@ -194,13 +196,12 @@ class Engine:
         async with chain.writing:
             resumed, taken_from = True, None
             for _ in range(TRIES):
-                fold = await chain.refresh()
+                fold, liveness = await self._looked(chain, witness)
                 granted = self._granted(fold, request)
                 if granted is not None:
                     await self._tell_taken(taken_from)
                     return await self._grant(chain, granted, resumed)
                 _refuse_erased(fold, request)
-                liveness = await witness.look(fold)
                 goes_on = self._continues(fold, request.origin, witness, liveness)
                 resumed = resumed and goes_on
                 if goes_on and not request.steal:
@@ -315,9 +316,8 @@ class Engine:
         chain, witness = self._chain(call), self._witness(call)
         async with chain.writing:
             for _ in range(TRIES):
-                fold = await chain.refresh()
+                fold, liveness = await self._looked(chain, witness)
                 _refuse_erased(fold, request)
-                liveness = await witness.look(fold)
                 if self._continues(fold, request.origin, witness, liveness) and fold.run:
                     return fold.run.number
                 await self._try(chain, self._run_entry(fold, request))
@@ -391,6 +391,18 @@ class Engine:
 
     def _witness(self, call: str) -> Witness:
         return self._witnesses.setdefault(call, Witness(self.store, call, self._clock))
+
+    @staticmethod
+    async def _looked(chain: Chain, witness: Witness) -> tuple[Fold, Liveness]:
+        """Return the fold and what was seen of its holder: of this very fold, which other
+        readers of the chain may have carried on meanwhile (rules 1 and 9)."""
+        for _ in range(TRIES):
+            fold = await chain.refresh()
+            position = fold.position
+            liveness = await witness.look(fold)
+            if chain.fold is fold and fold.position == position:
+                return fold, liveness
+        raise StoreUnavailable(MOVING)
 
     def _continues(self, fold: Fold, origin: Origin, witness: Witness, liveness: Liveness) -> bool:
         return continues(
@@ -541,22 +553,30 @@ def _refuse_erased(fold: Fold, request: Acquire) -> None:
         return
     sid = request.origin.room_sid
     read_before = (request.read_position or 0) <= fold.erases[-1]
-    known = fold.writers.get(request.writer)
-    wrote_before = known is not None and known.anchor < fold.erases[-1]
+    wrote_before = _wrote_before(fold, request.writer)
     if (sid and sid_hash(sid) in fold.erased_sids) or read_before or wrote_before:
         raise Erased("this call was erased; what this worker knows of it is not written again")
 
 
+def _wrote_before(fold: Fold, writer: str) -> bool:
+    """Whether the writer has an entry below the newest erasure."""
+    known = fold.writers.get(writer)
+    return known is not None and bool(fold.erases) and known.anchor < fold.erases[-1]
+
+
 def _refusal(fold: Fold, entry: RecordsEntry) -> RecallError | None:
-    """Return why these records may not follow (rules 4 to 6: numbers, then epoch or run)."""
+    """Return why these records may not follow (rules 4 to 6: numbers, then epoch or run).
+
+    An erasure comes first: who was told of it has dropped what it had, numbers and all.
+    """
+    run = entry.provisional_run
+    if run is not None and (run <= fold.erased_run or _wrote_before(fold, entry.writer)):
+        return Erased("the run that these records belong to was erased")
     expected = fold.last_number(entry.writer) + 1
     if entry.first != expected:
         return Gap(expected, entry.first)
-    run = entry.provisional_run
     if run is None:
         return None if fold.holds(entry.writer, entry.epoch) else _fenced(fold)
-    if run <= fold.erased_run:
-        return Erased("the run that these records belong to was erased")
     if fold.run is None or not 1 <= run <= fold.run.number:
         return UnknownRun(f"the chain has no run {run}")
     if entry.epoch > fold.epoch:

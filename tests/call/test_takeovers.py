@@ -406,3 +406,27 @@ async def test_a_store_closed_before_its_calls_is_told_and_harms_nobody(
     await call.aclose()
     with pytest.raises(Closed):
         call.record_turn("user", "too late")
+
+
+async def test_records_that_can_never_be_stored_leave_markers_and_no_room_taken(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = open_recall()
+    call = await held(recall.resume(CALL))
+    append = recall._engine.append
+
+    async def refuses(call_id: str, writer: str, first: int, records: Any, epoch: int) -> Any:
+        if any(getattr(record, "content", "").startswith("poison") for record in records):
+            raise InvalidRecord("the server refuses this one")
+        return await append(call_id, writer, first, records, epoch)
+
+    monkeypatch.setattr(recall._engine, "append", refuses)
+    call.record_turn("user", "poison" + "x" * 100_000)
+    assert not await call.flush(2)
+    call.record_turn("user", "after it")
+    assert await call.flush(2)
+    assert call._outbox._size == 0
+    fold = await recall._engine._chain(CALL).refresh()
+    assert fold.dropped == {"turn": 1}
+    assert fold.last_number(call.writer) == 2
+    await call.aclose()

@@ -229,7 +229,7 @@ def cells_without_compare(patch: pytest.MonkeyPatch) -> None:
     """A cell is overwritten whatever version it has."""
     put = ObjectStore.put_cell
 
-    async def overwrite(
+    async def put_cell(
         self: ObjectStore, call: str, name: str, value: bytes, version: str | None
     ) -> str:
         while True:
@@ -239,7 +239,7 @@ def cells_without_compare(patch: pytest.MonkeyPatch) -> None:
             except Conflict:
                 continue
 
-    patch.setattr(ObjectStore, "put_cell", overwrite)
+    patch.setattr(ObjectStore, "put_cell", put_cell)
 
 
 @mutant("14 and 15", replace(ERASING, outputs=0.8))
