@@ -35,13 +35,13 @@ class Settings:
     room_age: float = 15.0
     """Records unreadable: an older room is taken to have had an agent before."""
 
-    briefing_tokens: int = 4000
+    briefing_tokens: int = 3000
     """The budget of a briefing (up to `retained_chars` / 5). Voice wants a short prompt."""
 
-    retained_chars: int = 20_000
+    retained_chars: int = 15_000
     """How much of the newest turns a fold keeps (each counts 50 more): what resuming costs."""
 
-    snapshot_entries: int = 32
+    snapshot_entries: int = 16
     """A snapshot is written after so many entries: the longest tail that a resume reads."""
 
     outbox_records: int = 20_000
