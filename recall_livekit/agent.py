@@ -145,6 +145,12 @@ class RecallAgent(Agent):
     async def on_enter(self) -> None:
         """Call `on_fresh` or `on_resume`, within `seed_wait`; wait silently as a standby."""
         if self._live is not None:
+            if self._live.session is None:
+                logger.warning(
+                    "this livekit-agents does not tell when an agent starts: an agent that "
+                    "overrides on_enter without super() will not be recorded"
+                )
+                self._attach(self)
             await self._live.enter()
 
     async def llm_node(

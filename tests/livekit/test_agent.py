@@ -420,6 +420,23 @@ async def test_the_model_may_keep_its_working_state(open_recall: OpenRecall) -> 
     assert state.goal == "book a table"
 
 
+async def test_without_livekits_private_name_it_attaches_at_on_enter_with_one_warning(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def keep(agent: RecallAgent, activity: Any) -> None:
+        agent.__dict__["_live_activity"] = activity
+
+    getter = RecallAgent.__dict__["_activity"].fget
+    monkeypatch.setattr(RecallAgent, "_activity", property(getter, keep))
+    agent = Support(open_recall())
+    async with Line(agent).open() as line:
+        await until(lambda: "hello there" in line.subtitles.text)
+        await talk(line, "hello")
+        assert await agent.call.flush(2)
+    assert ("user", "hello") in await turns(open_recall())
+    assert caplog.text.count("does not tell when an agent starts") == 1
+
+
 async def test_a_store_that_cannot_be_opened_does_not_end_the_call(
     tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
