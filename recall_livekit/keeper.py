@@ -156,7 +156,9 @@ class LeaseKeeper:
                     return
             grant = await self._acquire(steal)
             steal = False
-            if grant is not None:
+            if grant is None:
+                await self._clock.sleep(self._settings.retry_first)  # never in a tight circle
+            else:
                 await self._hold(grant)
             if self.lost == "erased" or (self.lost and self.if_lease_lost != "standby"):
                 return
