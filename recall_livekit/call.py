@@ -14,35 +14,33 @@ from types import TracebackType
 from typing import Unpack
 
 import anyio
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
+from .call_ids import check_call_id
+from .checks import checked_record, storable_text
 from .engine.runs import Origin
 from .errors import (
     Closed,
     Erased,
     Held,
-    InvalidRecord,
     ReadOnly,
     RecallError,
     StoreUnavailable,
 )
 from .keeper import CallState, IfHeld, IfLeaseLost, LeaseKeeper
 from .models import (
-    RECORD_CHARS,
     Action,
     ActionClass,
     ActionStatus,
     Briefing,
     Outcome,
     Partial,
-    Record,
     RecordBase,
     Role,
     Turn,
     Userdata,
     WorkingStateChanges,
     WorkingStateUpdate,
-    check_call_id,
     working_state_update,
 )
 from .outbox import Outbox, Tenure
@@ -55,9 +53,6 @@ from .transport import Transport
 __all__ = ["Call", "CallState"]
 
 logger = logging.getLogger("recall_livekit")
-ENTRY_DEPTH = 8
-_json: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_record: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 class Call:
@@ -217,7 +212,7 @@ class Call:
             Turn,
             at=at,
             role=role,
-            content=_storable(content),
+            content=storable_text(content),
             name=name,
             message_id=message_id,
             agent=agent,
@@ -266,8 +261,8 @@ class Call:
             tool=tool,
             action_class=action_class,
             status=status,
-            arguments=_storable(arguments),
-            result=None if result is None else _storable(result),
+            arguments=storable_text(arguments),
+            result=None if result is None else storable_text(result),
             call_id=call_id,
         )
         return key
@@ -278,7 +273,7 @@ class Call:
             self._sender.partial(
                 Partial(
                     role=role,
-                    text=_storable(text),
+                    text=storable_text(text),
                     at=self._clock.now(),
                     after=self._outbox.last,
                     message_id=message_id,
@@ -294,7 +289,7 @@ class Call:
             raise Closed("this call was closed on this worker")
         if not self.writable:
             raise ReadOnly(self.epoch, self.state.value)
-        return self._outbox.add(_checked(kind, self._clock.now() if at is None else at, what))
+        return self._outbox.add(checked_record(kind, self._clock.now() if at is None else at, what))
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -459,29 +454,3 @@ class Call:
         self._outbox.tell()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the live call ended early", exc_info=error)
-
-
-def _checked(kind: type[RecordBase], at: float, what: dict[str, object]) -> Record:
-    """Return the record as a reader will read it, or say what is wrong with it.
-
-    It goes through its stored form once, inside an entry's depth: what a store accepts and no
-    reader can read would end the call for good.
-    """
-    try:
-        data = kind.model_validate({"at": at, **what}).model_dump_json()
-        _json.validate_json("[" * ENTRY_DEPTH + data + "]" * ENTRY_DEPTH)
-        record = _record.validate_json(data)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidRecord(f"{kind.__name__} cannot be recorded: {error}") from error
-    if len(data) > 2 * RECORD_CHARS:
-        raise InvalidRecord(f"{kind.__name__} has {len(data)} bytes, {2 * RECORD_CHARS} are kept")
-    return record
-
-
-def _storable(text: str) -> str:
-    """Return `text` as every store can keep it: valid Unicode, at most `RECORD_CHARS`."""
-    if not isinstance(text, str):
-        raise InvalidRecord(f"a text is a str, not {type(text).__name__}")
-    if len(text) > RECORD_CHARS:
-        text = f"{text[:RECORD_CHARS]} [cut here: {len(text)} characters]"
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 
 import anyio
 
-from .engine.engine import Acquire, Grant, Reading
 from .engine.liveness import Liveness
+from .engine.requests import Acquire, Grant, Reading
 from .engine.runs import Origin
 from .errors import Erased, Fenced, Held, StoreError
 from .models import Briefing

@@ -6,9 +6,7 @@ counts what is newer than itself, and ignores fields that it does not know.
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import (
@@ -18,14 +16,12 @@ from pydantic import (
     Field,
     JsonValue,
     Tag,
-    TypeAdapter,
     ValidationError,
 )
 
-from .errors import InvalidCallId, InvalidRecord
+from .errors import InvalidRecord
 
 VERSION = 1
-CALL_ID_BYTES = 256
 RECORD_CHARS = 256 * 1024
 """The longest text of one record; what is longer is cut there and says so."""
 
@@ -39,57 +35,6 @@ class Value(BaseModel):
     """A frozen value; unknown fields are ignored, so that newer writers do not break readers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
-
-
-# --- call ids ---------------------------------------------------------------------------------
-
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-
-
-def check_call_id(call_id: str) -> str:
-    """Return `call_id` if it is a string of 1 to 256 bytes in UTF-8.
-
-    Raises:
-        InvalidCallId: It is empty, longer, or cannot be encoded.
-    """
-    if not isinstance(call_id, str):
-        raise InvalidCallId(f"a call id is a str, the room's name; this is {type(call_id)}")
-    try:
-        size = len(call_id.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidCallId("a call id must be valid Unicode: this one has a surrogate") from error
-    if not 1 <= size <= CALL_ID_BYTES:
-        raise InvalidCallId(
-            f"a call id has 1 to {CALL_ID_BYTES} bytes in UTF-8, this one has {size}: "
-            "pass the room name"
-        )
-    return call_id
-
-
-def encode_call_id(call_id: str) -> str:
-    """Return the form of a call id that every URL, proxy and object store keeps as it is."""
-    check_call_id(call_id)
-    if _PLAIN.fullmatch(call_id):
-        return call_id
-    return "~" + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
-
-
-def decode_call_id(encoded: str) -> str:
-    """Return the call id of its encoded form.
-
-    Raises:
-        InvalidCallId: It is not something that `encode_call_id` returns.
-    """
-    try:
-        call_id = encoded
-        if encoded.startswith("~"):
-            padded = encoded[1:] + "=" * (-len(encoded[1:]) % 4)
-            call_id = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-        if encode_call_id(call_id) == encoded:
-            return call_id
-    except ValueError as error:
-        raise InvalidCallId(f"not an encoded call id: {encoded!r}") from error
-    raise InvalidCallId(f"not an encoded call id: {encoded!r}")
 
 
 # --- records ----------------------------------------------------------------------------------
@@ -210,19 +155,20 @@ class Unreadable(Value):
     at: float = 0.0
 
 
-_RECORDS: dict[str, str] = {
-    kind: kind
-    for kind in ("turn", "working_state", "userdata", "pointer", "action", "output", "dropped")
-}
+_RECORDS = ("turn", "working_state", "userdata", "pointer", "action", "output", "dropped")
+
+
+def known_kind(value: Any, kinds: Collection[str], otherwise: str) -> str:
+    """Return the kind of a stored value, `otherwise` if this version cannot read it."""
+    if isinstance(value, dict):
+        kind, version = value.get("kind"), value.get("v", 1)
+    else:
+        kind, version = getattr(value, "kind", None), getattr(value, "v", 0)
+    return str(kind) if version == VERSION and kind in kinds else otherwise
 
 
 def _record_tag(value: Any) -> str:
-    kind, version = (
-        (value.get("kind"), value.get("v", 1))
-        if isinstance(value, dict)
-        else (getattr(value, "kind", None), getattr(value, "v", 0))
-    )
-    return _RECORDS.get(str(kind), "unreadable") if version == VERSION else "unreadable"
+    return known_kind(value, _RECORDS, "unreadable")
 
 
 Record = Annotated[
@@ -238,135 +184,7 @@ Record = Annotated[
 ]
 
 
-# --- entries of the chain ---------------------------------------------------------------------
-
-
-class EntryBase(Value):
-    """What every entry has. `epoch` is the call's epoch once the entry counts."""
-
-    v: Literal[1] = 1
-    epoch: int
-    at: float
-
-
-class RecordsEntry(EntryBase):
-    """A batch of records of one writer, numbered from `first`.
-
-    Under the lease `provisional_run` is None. Otherwise it names the run that the records
-    belong to, and `epoch` is the epoch that the writer had read (rule 6).
-    """
-
-    kind: Literal["records"] = "records"
-    writer: str
-    first: int
-    records: tuple[Record, ...]
-    provisional_run: int | None = None
-
-    @property
-    def last(self) -> int:
-        """The number of its last record."""
-        return self.first + len(self.records) - 1
-
-
-class RunEntry(EntryBase):
-    """A new use of the call id begins."""
-
-    kind: Literal["run"] = "run"
-    writer: str
-    run: int
-    room_sid: str | None = None
-    caller: str | None = None
-
-
-class LeaseEntry(EntryBase):
-    """`writer` may write under `epoch` from here on; it is the first renewal too (rule 9)."""
-
-    kind: Literal["lease"] = "lease"
-    writer: str
-    attempt: str
-    run: int
-    ttl: float
-    lock: str | None = None
-    agent_name: str | None = None
-
-
-class ReleaseEntry(EntryBase):
-    """The holder gave the lease back; it closes the epoch."""
-
-    kind: Literal["release"] = "release"
-    writer: str
-    outcome: Outcome
-
-
-class EraseEntry(EntryBase):
-    """All content below is erased for ever (rules 12 and 13)."""
-
-    kind: Literal["erase"] = "erase"
-
-
-class StubEntry(EntryBase):
-    """What is left of an erased entry: enough to fold the chain, nothing that was said."""
-
-    kind: Literal["stub"] = "stub"
-    was: str
-    writer: str | None = None
-    first: int = 0
-    count: int = 0
-    run: int | None = None
-    sid_hash: str | None = None
-
-
-class UnknownEntry(Value):
-    """An entry newer than this reader; its epoch still fences."""
-
-    kind: str = "?"
-    v: int = 0
-    epoch: int = 0
-    at: float = 0.0
-
-
-_ENTRIES = {kind: kind for kind in ("records", "run", "lease", "release", "erase", "stub")}
-
-
-def _entry_tag(value: Any) -> str:
-    kind, version = (
-        (value.get("kind"), value.get("v", 1))
-        if isinstance(value, dict)
-        else (getattr(value, "kind", None), getattr(value, "v", 0))
-    )
-    return _ENTRIES.get(str(kind), "unknown") if version == VERSION else "unknown"
-
-
-Entry = Annotated[
-    Annotated[RecordsEntry, Tag("records")]
-    | Annotated[RunEntry, Tag("run")]
-    | Annotated[LeaseEntry, Tag("lease")]
-    | Annotated[ReleaseEntry, Tag("release")]
-    | Annotated[EraseEntry, Tag("erase")]
-    | Annotated[StubEntry, Tag("stub")]
-    | Annotated[UnknownEntry, Tag("unknown")],
-    Discriminator(_entry_tag),
-]
-
-_entry_adapter: TypeAdapter[Entry] = TypeAdapter(Entry)
 _working_state_fields = frozenset(WorkingState.model_fields) - {"version", "at"}
-
-
-def dump_entry(entry: Entry) -> bytes:
-    """Return the stored form of an entry."""
-    return entry.model_dump_json(exclude_defaults=False, exclude_none=True).encode()
-
-
-def load_entry(data: bytes) -> Entry:
-    """Return the entry of its stored form.
-
-    Raises:
-        InvalidRecord: These bytes are no entry.
-    """
-    try:
-        return _entry_adapter.validate_json(data)
-    except ValidationError as error:
-        raise InvalidRecord(f"not an entry of a chain: {error.error_count()} faults") from error
 
 
 def working_state_update(at: float, changes: Mapping[str, object]) -> WorkingStateUpdate:

@@ -6,7 +6,7 @@ import logging
 
 import anyio
 
-from .engine.engine import Ack
+from .engine.requests import Ack
 from .errors import Erased, Fenced, InvalidInput, RecallError, StoreError, UnknownRun
 from .keeper import CallState, LeaseKeeper
 from .models import Partial, Record

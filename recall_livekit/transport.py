@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .engine.engine import Ack, Acquire, Grant, Reading
 from .engine.liveness import Liveness
+from .engine.requests import Ack, Acquire, Grant, Reading
 from .engine.runs import Origin
 from .models import Outcome, Partial, Record
 

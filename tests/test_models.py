@@ -9,16 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recall_livekit import InvalidCallId, InvalidRecord
-from recall_livekit.models import (
-    RecordsEntry,
-    Turn,
-    Unreadable,
-    Userdata,
-    decode_call_id,
-    dump_entry,
-    encode_call_id,
-    load_entry,
-)
+from recall_livekit.call_ids import decode_call_id, encode_call_id
+from recall_livekit.engine.entries import RecordsEntry, dump_entry, load_entry
+from recall_livekit.models import Turn, Unreadable, Userdata
 
 FIXTURES = Path(__file__).parent / "fixtures"
 IDS = st.text(min_size=1, max_size=80).filter(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recall_livekit import Recall, Turn
-from recall_livekit.models import RecordsEntry, WorkingStateUpdate, load_entry
+from recall_livekit.engine.entries import RecordsEntry, load_entry
+from recall_livekit.models import WorkingStateUpdate
 from recall_livekit.stores.base import Store
 
 __all__ = ["Verdict", "compare", "judge"]

@@ -9,17 +9,11 @@ import anyio
 from pydantic import ValidationError
 
 from ..errors import Conflict, InvalidRecord
-from ..models import (
-    Briefing,
-    Entry,
-    Partial,
-    UnknownEntry,
-    Value,
-    dump_entry,
-    load_entry,
-)
+from ..models import Briefing, Partial, Value
 from ..stores.base import Cell, Store
-from .fold import Fold, Folded, entry_id
+from .entries import Entry, UnknownEntry, dump_entry, load_entry
+from .fold import Fold
+from .folded import Folded, entry_id
 from .together import both
 
 __all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed"]

@@ -11,50 +11,32 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import anyio
-from pydantic import ValidationError
 
+from ..call_ids import check_call_id
 from ..errors import (
     Conflict,
-    Erased,
-    Fenced,
-    Gap,
-    Held,
     InvalidRecord,
-    RecallError,
     StoreError,
     StoreUnavailable,
-    UnknownRun,
 )
-from ..models import (
-    Briefing,
-    Entry,
-    EraseEntry,
-    LeaseEntry,
-    Outcome,
-    Partial,
-    Partials,
-    Record,
-    RecordsEntry,
-    ReleaseEntry,
-    Renewal,
-    RunEntry,
-    Turn,
-    Value,
-    check_call_id,
-)
+from ..models import Briefing, Outcome, Partial, Partials, Record, Renewal, Turn
 from ..seams import Clock
 from ..settings import Settings
 from ..stores.base import Locks, Store
 from .briefing import brief
-from .chain import Chain, is_sealed
+from .chain import Chain
+from .entries import Entry, EraseEntry, LeaseEntry, RecordsEntry, ReleaseEntry, RunEntry
 from .erasure import finish_erasure, is_finished
-from .fold import Fold, Writer, sid_hash
+from .fold import Fold
 from .liveness import Liveness, Witness, renewal_cell
+from .partials import read_partials, write_partials
+from .refusals import fenced, refusal, refuse_erased, refuse_held
+from .requests import Ack, Acquire, Grant, Reading
 from .runs import Origin, SameCall, continues
-from .together import both, together
+from .together import both
 from .tokens import Estimator, TokenCounter
 
-__all__ = ["Ack", "Acquire", "Engine", "Grant", "Reading"]
+__all__ = ["Engine"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -63,56 +45,6 @@ TRIES = 64
 """How often one request meets a conflict before it is answered as unavailable."""
 KNOWN_CALLS = 4096
 """How many calls' folds an engine keeps in memory."""
-
-
-class Reading(Value):
-    """What one read of a call says. `run` is the run that a worker of this origin goes on with,
-    0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
-    `erased` tells that the current run was, `erased_at` where the newest erasure is."""
-
-    briefing: Briefing
-    position: int
-    epoch: int
-    run: int
-    holder: str | None = None
-    agent_name: str | None = None
-    liveness: Liveness = Liveness.FREE
-    erased: bool = False
-    erased_at: int = -1
-
-
-class Acquire(Value):
-    """A request for the lease. Repeated with the same `attempt` it gets the same grant (rule 8).
-
-    `read_position` is where the writer's first read ended, None if it never read: a writer whose
-    words are older than an erasure is refused.
-    """
-
-    writer: str
-    attempt: str
-    ttl: float
-    origin: Origin = Origin()
-    agent_name: str | None = None
-    lock: str | None = None
-    steal: bool = False
-    read_position: int | None = None
-
-
-class Grant(Value):
-    """The lease. `resumed` says that the run had begun before."""
-
-    epoch: int
-    run: int
-    position: int
-    resumed: bool
-    briefing: Briefing
-
-
-class Ack(Value):
-    """Durable: the writer's records up to number `last`; the chain's end is `position`."""
-
-    last: int
-    position: int
 
 
 class Engine:
@@ -149,7 +81,7 @@ class Engine:
         """
         chain, witness = self._chain(call), self._witness(call)
         fold = await chain.refresh()
-        liveness, partials = await both(witness.look(fold), self._read_partials(call, fold))
+        liveness, partials = await both(witness.look(fold), read_partials(self.store, call, fold))
         goes_on = origin is None or self._continues(fold, origin, witness, liveness)
         return Reading(
             briefing=self._brief(chain, partials) if goes_on else Briefing(call_id=call),
@@ -201,11 +133,11 @@ class Engine:
                 if granted is not None:
                     await self._tell_taken(taken_from)
                     return await self._grant(chain, granted, resumed)
-                _refuse_erased(fold, request)
+                refuse_erased(fold, request)
                 goes_on = self._continues(fold, request.origin, witness, liveness)
                 resumed = resumed and goes_on
                 if goes_on and not request.steal:
-                    _refuse_held(fold, request.writer, liveness)
+                    refuse_held(fold, request.writer, liveness)
                 taken_from = fold.lease.lock if fold.lease else None
                 await self._try(chain, self._next_entry(fold, request, goes_on))
             raise StoreUnavailable(MOVING)
@@ -219,7 +151,7 @@ class Engine:
         """
         fold = await self._chain(call).refresh()
         if not fold.holds(writer, epoch):
-            raise _fenced(fold)
+            raise fenced(fold)
         name = renewal_cell(epoch)
         cell = await self.store.get_cell(call, name)
         value = Renewal(at=self._clock.now()).model_dump_json().encode()
@@ -242,7 +174,7 @@ class Engine:
                 if fold.epoch == epoch and fold.lease is None:
                     return
                 if not fold.holds(writer, epoch):
-                    raise _fenced(fold)
+                    raise fenced(fold)
                 await self._try(
                     chain,
                     ReleaseEntry(epoch=epoch, at=self._clock.now(), writer=writer, outcome=outcome),
@@ -317,7 +249,7 @@ class Engine:
         async with chain.writing:
             for _ in range(TRIES):
                 fold, liveness = await self._looked(chain, witness)
-                _refuse_erased(fold, request)
+                refuse_erased(fold, request)
                 if self._continues(fold, request.origin, witness, liveness) and fold.run:
                     return fold.run.number
                 await self._try(chain, self._run_entry(fold, request))
@@ -332,19 +264,8 @@ class Engine:
             StoreError.
         """
         known = self._chain(call).fold.writers.get(writer)
-        if known is None:
-            return False
-        name = f"partial/{known.anchor}/0"
-        cell = await self.store.get_cell(call, name)
-        if cell is not None and is_sealed(cell.value):
-            return False
         value = Partials(writer=writer, run=run, partials=tuple(partials))
-        data = value.model_dump_json().encode()
-        try:
-            await self.store.put_cell(call, name, data, cell.version if cell else None)
-        except Conflict:
-            return False
-        return True
+        return known is not None and await write_partials(self.store, call, known.anchor, value)
 
     # --- erasure ------------------------------------------------------------------------------
 
@@ -428,18 +349,6 @@ class Engine:
             chain.briefed = (*about, briefing)
         return chain.briefed[2]
 
-    async def _read_partials(self, call: str, fold: Fold) -> list[Partial]:
-        """Return the words under way of those who wrote after or as the last turn's writer."""
-        writers = [fold.writers[name] for name in fold.recent]
-        asked = [writer for writer in writers if writer.anchor >= fold.turn_anchor]
-        names = [f"partial/{writer.anchor}/0" for writer in asked]
-        cells = await together([self.store.get_cell(call, name) for name in names])
-        found: list[Partial] = []
-        for writer, cell in zip(asked, cells, strict=True):
-            if cell is not None and not is_sealed(cell.value):
-                found += _current(cell.value, fold, writer)
-        return sorted(found, key=lambda partial: partial.at)
-
     @staticmethod
     async def _try(chain: Chain, entry: Entry) -> bool:
         try:
@@ -455,7 +364,7 @@ class Engine:
         if known is None or known.attempt != request.attempt:
             return None
         if fold.lease is None or fold.lease.attempt != request.attempt:
-            raise _fenced(fold)
+            raise fenced(fold)
         return fold.lease
 
     async def _tell_taken(self, lock: str | None) -> None:
@@ -463,7 +372,7 @@ class Engine:
             await self._locks.remove(lock)
 
     async def _grant(self, chain: Chain, lease: LeaseEntry, resumed: bool) -> Grant:
-        partials = await self._read_partials(chain.call, chain.fold)
+        partials = await read_partials(self.store, chain.call, chain.fold)
         return Grant(
             epoch=lease.epoch,
             run=lease.run,
@@ -505,11 +414,12 @@ class Engine:
             for _ in range(TRIES):
                 if fold.last_number(entry.writer) >= entry.last:
                     return Ack(last=fold.last_number(entry.writer), position=fold.position)
-                if not current and _refusal(fold, entry):
+                refused = refusal(fold, entry)
+                if refused is not None and not current:
                     fold, current = await chain.refresh(), True
                     continue
-                if (refusal := _refusal(fold, entry)) is not None:
-                    raise refusal
+                if refused is not None:
+                    raise refused
                 if not await self._try(chain, entry):
                     fold, current = await chain.refresh(), True
                 elif entry.provisional_run is None:
@@ -524,61 +434,3 @@ class Engine:
             await chain.write_snapshot(writer)
         except StoreError as error:
             logger.debug("snapshot not written: %s", error)
-
-
-def _current(value: bytes, fold: Fold, writer: Writer) -> list[Partial]:
-    """Return this run's partials that no later turn of the same writer and role made void."""
-    try:
-        said = Partials.model_validate_json(value)
-    except ValidationError:
-        return []
-    if fold.run is None or said.run != fold.run.number:
-        return []
-    spoken = {"user": writer.user, "assistant": writer.assistant}
-    return [p for p in said.partials if p.text and spoken.get(p.role, 0) <= p.after]
-
-
-def _fenced(fold: Fold) -> Fenced:
-    return Fenced(fold.epoch, fold.lease.writer if fold.lease else None)
-
-
-def _refuse_held(fold: Fold, writer: str, liveness: Liveness) -> None:
-    if liveness is Liveness.LIVE and fold.lease and fold.lease.writer != writer:
-        raise Held(fold.lease.writer, fold.epoch)
-
-
-def _refuse_erased(fold: Fold, request: Acquire) -> None:
-    """Rule 12: an erased room does not come back, nor does a writer that read before."""
-    if not fold.erases:
-        return
-    sid = request.origin.room_sid
-    read_before = (request.read_position or 0) <= fold.erases[-1]
-    wrote_before = _wrote_before(fold, request.writer)
-    if (sid and sid_hash(sid) in fold.erased_sids) or read_before or wrote_before:
-        raise Erased("this call was erased; what this worker knows of it is not written again")
-
-
-def _wrote_before(fold: Fold, writer: str) -> bool:
-    """Whether the writer has an entry below the newest erasure."""
-    known = fold.writers.get(writer)
-    return known is not None and bool(fold.erases) and known.anchor < fold.erases[-1]
-
-
-def _refusal(fold: Fold, entry: RecordsEntry) -> RecallError | None:
-    """Return why these records may not follow (rules 4 to 6: numbers, then epoch or run).
-
-    An erasure comes first: who was told of it has dropped what it had, numbers and all.
-    """
-    run = entry.provisional_run
-    if run is not None and (run <= fold.erased_run or _wrote_before(fold, entry.writer)):
-        return Erased("the run that these records belong to was erased")
-    expected = fold.last_number(entry.writer) + 1
-    if entry.first != expected:
-        return Gap(expected, entry.first)
-    if run is None:
-        return None if fold.holds(entry.writer, entry.epoch) else _fenced(fold)
-    if fold.run is None or not 1 <= run <= fold.run.number:
-        return UnknownRun(f"the chain has no run {run}")
-    if entry.epoch > fold.epoch:
-        return InvalidRecord(f"no epoch {entry.epoch} can have been read: it is {fold.epoch}")
-    return None

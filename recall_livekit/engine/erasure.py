@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..errors import Conflict, InvalidRecord
-from ..models import (
+from ..stores.base import Store
+from .chain import PAGE, SEALED, SEALED_END, is_sealed
+from .entries import (
     Entry,
     EraseEntry,
     LeaseEntry,
@@ -15,9 +17,7 @@ from ..models import (
     dump_entry,
     load_entry,
 )
-from ..stores.base import Store
-from .chain import PAGE, SEALED, SEALED_END, is_sealed
-from .fold import sid_hash
+from .folded import sid_hash
 from .together import together
 
 __all__ = ["finish_erasure", "is_finished"]

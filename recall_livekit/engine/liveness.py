@@ -7,9 +7,10 @@ from enum import Enum
 import anyio
 from pydantic import ValidationError
 
-from ..models import LeaseEntry, Renewal
+from ..models import Renewal
 from ..seams import Clock
 from ..stores.base import Cell, Locks, Store
+from .entries import LeaseEntry
 from .fold import Fold
 
 __all__ = ["Liveness", "Witness", "renewal_cell"]

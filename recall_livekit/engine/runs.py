@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ..models import Value
 from ..settings import Settings
-from .fold import Fold, RunView
+from .fold import Fold
+from .folded import RunView
 
 logger = logging.getLogger("recall_livekit")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..models import check_call_id
+from ..call_ids import check_call_id
 
 __all__ = ["call_key"]
 

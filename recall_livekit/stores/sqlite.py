@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..call_ids import check_call_id
 from ..errors import Closed, StoreError, StoreUnusable
-from ..models import check_call_id
 from .base import Cell
 from .locks import FileLocks
 from .threads import Servant, StoreThread

@@ -21,7 +21,7 @@ from recall_livekit import (
     StoreUnavailable,
     StoreUnusable,
 )
-from recall_livekit.models import RunEntry, dump_entry
+from recall_livekit.engine.entries import RunEntry, dump_entry
 from recall_livekit.stores.keys import call_key
 from recall_livekit.stores.sqlite import SqliteStore
 from recall_livekit.testing.clock import FakeClock

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from recall_livekit import Turn
-from recall_livekit.models import RecordsEntry, dump_entry
+from recall_livekit.engine.entries import RecordsEntry, dump_entry
 
 
 class RawLog:

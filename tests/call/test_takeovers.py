@@ -22,7 +22,7 @@ from recall_livekit import (
     Settings,
     StoreUnavailable,
 )
-from recall_livekit.models import RunEntry, dump_entry
+from recall_livekit.engine.entries import RunEntry, dump_entry
 from recall_livekit.stores.keys import call_key
 from recall_livekit.stores.memory import MemoryBucket, MemoryStore
 from recall_livekit.stores.sqlite import SqliteStore

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from recall_livekit import Recall
+from recall_livekit.engine.entries import LeaseEntry, RecordsEntry, load_entry
 from recall_livekit.errors import StoreUnavailable
-from recall_livekit.models import LeaseEntry, RecordsEntry, load_entry
 from recall_livekit.stores.sqlite import SqliteStore
 
 from .hunt import assert_whole, look

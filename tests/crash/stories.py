@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recall_livekit.engine.engine import Acquire, Engine, Grant
+from recall_livekit.engine.engine import Engine
+from recall_livekit.engine.requests import Acquire, Grant
 from recall_livekit.engine.runs import Origin
 from recall_livekit.models import Outcome, Partial, Turn
 from recall_livekit.seams import SystemClock

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from recall_livekit.engine.fold import Fold, Folded
+from recall_livekit.engine.entries import (
+    Entry,
+    LeaseEntry,
+    RecordsEntry,
+    ReleaseEntry,
+    RunEntry,
+    UnknownEntry,
+    load_entry,
+)
+from recall_livekit.engine.fold import Fold
+from recall_livekit.engine.folded import Folded
 from recall_livekit.models import (
     Action,
     ActionClass,
     ActionStatus,
     Dropped,
-    Entry,
-    LeaseEntry,
     Record,
-    RecordsEntry,
-    ReleaseEntry,
-    RunEntry,
     Turn,
-    UnknownEntry,
-    load_entry,
     working_state_update,
 )
 

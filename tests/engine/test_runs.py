@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from recall_livekit.engine.entries import Entry, RecordsEntry, ReleaseEntry, RunEntry
 from recall_livekit.engine.fold import Fold
 from recall_livekit.engine.runs import Origin, continues
-from recall_livekit.models import Entry, Outcome, RecordsEntry, ReleaseEntry, RunEntry, Turn
+from recall_livekit.models import Outcome, Turn
 from recall_livekit.settings import Settings
 
 from .test_fold import lease

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from recall_livekit.engine.chain import Chain
-from recall_livekit.engine.fold import Fold, Folded, entry_id
-from recall_livekit.models import load_entry
+from recall_livekit.engine.entries import load_entry
+from recall_livekit.engine.fold import Fold
+from recall_livekit.engine.folded import Folded, entry_id
 
 from .ledger import Fail, Ledger, Said
 from .still import Still

@@ -6,9 +6,9 @@ No worker of this version does; a reader must not believe such a snapshot (rule 
 from __future__ import annotations
 
 from recall_livekit.engine.chain import Chain, Head
-from recall_livekit.engine.fold import Folded, entry_id
+from recall_livekit.engine.entries import Entry, RecordsEntry, dump_entry
+from recall_livekit.engine.folded import Folded, entry_id
 from recall_livekit.errors import Conflict, StoreError
-from recall_livekit.models import Entry, RecordsEntry, dump_entry
 
 __all__ = ["EagerChain", "ahead", "write_ahead"]
 

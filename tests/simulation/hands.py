@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recall_livekit.engine.engine import Acquire
+from recall_livekit.engine.requests import Acquire
 from recall_livekit.engine.runs import Origin
 from recall_livekit.errors import Erased, Gap, RecallError, StoreError, UnknownRun
 from recall_livekit.models import Record, Turn

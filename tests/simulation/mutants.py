@@ -15,13 +15,15 @@ import pytest
 
 from recall_livekit.engine import chain as chain_module
 from recall_livekit.engine import engine as engine_module
-from recall_livekit.engine import erasure, runs
+from recall_livekit.engine import erasure, refusals, runs
 from recall_livekit.engine.chain import Chain
-from recall_livekit.engine.engine import Ack, Acquire, Engine
-from recall_livekit.engine.fold import Fold, Folded
+from recall_livekit.engine.engine import Engine
+from recall_livekit.engine.entries import Entry, LeaseEntry, RecordsEntry, dump_entry, load_entry
+from recall_livekit.engine.fold import Fold
+from recall_livekit.engine.folded import Folded
 from recall_livekit.engine.liveness import Liveness, Witness
+from recall_livekit.engine.requests import Ack, Acquire
 from recall_livekit.errors import Conflict, Fenced, Gap, RecallError
-from recall_livekit.models import Entry, LeaseEntry, RecordsEntry, dump_entry, load_entry
 from recall_livekit.stores.base import Cell, Store
 from recall_livekit.stores.objects import ObjectStore
 
@@ -69,7 +71,7 @@ def fencing_by_position_alone(patch: pytest.MonkeyPatch) -> None:
         chain, met = self._chain(call), False
         async with chain.writing:
             while chain.fold.last_number(entry.writer) < entry.last:
-                refusal = engine_module._refusal(chain.fold, entry)
+                refusal = refusals.refusal(chain.fold, entry)
                 if refusal is not None and not (met and isinstance(refusal, Fenced)):
                     raise refusal
                 if not await self._try(chain, entry):
@@ -88,7 +90,7 @@ def dedupe_off(patch: pytest.MonkeyPatch) -> None:
         async with chain.writing:
             while True:
                 now = await chain.refresh()
-                refusal = engine_module._refusal(now, entry)
+                refusal = refusals.refusal(now, entry)
                 if refusal is not None and not isinstance(refusal, Gap):
                     raise refusal
                 if await self._try(chain, entry):
@@ -100,13 +102,13 @@ def dedupe_off(patch: pytest.MonkeyPatch) -> None:
 @mutant("4", replace(STORMY, hasty=0.8))
 def gap_accepted(patch: pytest.MonkeyPatch) -> None:
     """A record that comes before the one before it is written."""
-    refusal = engine_module._refusal
+    refusal = refusals.refusal
 
     def none_for_a_gap(now: Fold, entry: RecordsEntry) -> RecallError | None:
         found = refusal(now, entry)
         return None if isinstance(found, Gap) and found.got > found.expected else found
 
-    patch.setattr(engine_module, "_refusal", none_for_a_gap)
+    patch.setattr(engine_module, "refusal", none_for_a_gap)
 
 
 # --- runs and provisional entries ---------------------------------------------------------------
@@ -206,7 +208,7 @@ def evidence_looked_at_once(patch: pytest.MonkeyPatch) -> None:
 @mutant("12", replace(ERASING, old_room=0.5))
 def erased_sid_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Nobody knows in which rooms an erased call was."""
-    patch.setattr(engine_module, "sid_hash", lambda sid: "nobody's")
+    patch.setattr(refusals, "sid_hash", lambda sid: "nobody's")
 
 
 @mutant("13", replace(ERASING, erase_fuse=0.9, longest_fuse=20))

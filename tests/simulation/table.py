@@ -7,8 +7,8 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from recall_livekit.call_ids import check_call_id
 from recall_livekit.errors import Closed, Conflict, InvalidInput
-from recall_livekit.models import check_call_id
 from recall_livekit.stores.base import Cell
 
 from .process import Process

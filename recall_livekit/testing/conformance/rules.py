@@ -8,8 +8,9 @@ from functools import partial
 import anyio
 import pytest
 
-from ...engine.engine import Acquire, Engine, Grant
+from ...engine.engine import Engine
 from ...engine.liveness import Liveness
+from ...engine.requests import Acquire, Grant
 from ...engine.runs import Origin
 from ...errors import Erased, Fenced, Gap, Held, RecallError, UnknownRun
 from ...models import Partial, Record, Turn, Userdata

@@ -1,0 +1,59 @@
+"""What is asked of an engine and what it answers, as values: on the wire they are the same."""
+
+from __future__ import annotations
+
+from ..models import Briefing, Value
+from .liveness import Liveness
+from .runs import Origin
+
+__all__ = ["Ack", "Acquire", "Grant", "Reading"]
+
+
+class Reading(Value):
+    """What one read of a call says. `run` is the run that a worker of this origin goes on with,
+    0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
+    `erased` tells that the current run was, `erased_at` where the newest erasure is."""
+
+    briefing: Briefing
+    position: int
+    epoch: int
+    run: int
+    holder: str | None = None
+    agent_name: str | None = None
+    liveness: Liveness = Liveness.FREE
+    erased: bool = False
+    erased_at: int = -1
+
+
+class Acquire(Value):
+    """A request for the lease. Repeated with the same `attempt` it gets the same grant (rule 8).
+
+    `read_position` is where the writer's first read ended, None if it never read: a writer whose
+    words are older than an erasure is refused.
+    """
+
+    writer: str
+    attempt: str
+    ttl: float
+    origin: Origin = Origin()
+    agent_name: str | None = None
+    lock: str | None = None
+    steal: bool = False
+    read_position: int | None = None
+
+
+class Grant(Value):
+    """The lease. `resumed` says that the run had begun before."""
+
+    epoch: int
+    run: int
+    position: int
+    resumed: bool
+    briefing: Briefing
+
+
+class Ack(Value):
+    """Durable: the writer's records up to number `last`; the chain's end is `position`."""
+
+    last: int
+    position: int
