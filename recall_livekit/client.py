@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 from .call import Call
 from .engine.engine import Engine
 from .engine.runs import SameCall
 from .engine.tokens import Estimator, TiktokenCounter, TokenCounter
-from .errors import InvalidSettings
 from .keeper import IfHeld, IfLeaseLost
 from .models import Briefing, Turn
 from .redaction import Redact
 from .seams import Clock, SystemClock
 from .settings import Settings
 from .stores.base import Store
+from .stores.opening import open_store
+from .transport import Transport
 
 __all__ = ["Recall"]
 
@@ -49,7 +48,7 @@ class Recall:
         self.settings = settings or Settings()
         self._clock = clock or SystemClock()
         counter: TokenCounter = TiktokenCounter() if tokens == "tiktoken" else Estimator()
-        self._engine = Engine(
+        self._transport: Transport = Engine(
             store, self._clock, self.settings, counter=counter, same_call=same_call
         )
 
@@ -71,7 +70,7 @@ class Recall:
             InvalidSettings: The address names no store of this version.
         """
         url = url or os.environ.get("RECALL_URL") or DEFAULT_URL
-        return cls(_open_store(url), settings=settings, same_call=same_call, tokens=tokens)
+        return cls(open_store(url), settings=settings, same_call=same_call, tokens=tokens)
 
     def resume(
         self,
@@ -93,7 +92,7 @@ class Recall:
             InvalidCallId: Not 1 to 256 bytes.
         """
         return Call(
-            self._engine,
+            self._transport,
             self._clock,
             self.settings,
             call_id,
@@ -111,7 +110,7 @@ class Recall:
         Raises:
             InvalidCallId, StoreError.
         """
-        return (await self._engine.read(call_id)).briefing
+        return (await self._transport.read(call_id)).briefing
 
     async def turns(self, call_id: str) -> Sequence[Turn]:
         """Return every turn of the current run, however long.
@@ -119,11 +118,11 @@ class Recall:
         Raises:
             InvalidCallId, StoreError.
         """
-        return await self._engine.turns(call_id)
+        return await self._transport.turns(call_id)
 
     def calls(self) -> AsyncIterator[str]:
         """Yield the id of every call that has records."""
-        return self._engine.store.calls()
+        return self._transport.calls()
 
     async def erase(self, call_id: str) -> None:
         """Erase all content of a call for ever; done when it returns.
@@ -131,11 +130,11 @@ class Recall:
         Raises:
             InvalidCallId, StoreError.
         """
-        await self._engine.erase(call_id)
+        await self._transport.erase(call_id)
 
     async def aclose(self) -> None:
         """Close the store. Close the live calls first."""
-        await self._engine.aclose()
+        await self._transport.aclose()
 
     async def __aenter__(self) -> Recall:
         """Return itself."""
@@ -149,31 +148,3 @@ class Recall:
     ) -> None:
         """Close."""
         await self.aclose()
-
-
-def _open_store(url: str) -> Store:
-    scheme = url.split(":", 1)[0]
-    if scheme == "memory":
-        from .stores.memory import MemoryStore
-
-        return MemoryStore()
-    if scheme == "sqlite":
-        from .stores.sqlite import SqliteStore
-
-        directory = _directory(url)
-        logger.info("records are in %s", directory)
-        return SqliteStore(directory)
-    raise InvalidSettings(
-        f"no store for {scheme}: addresses in this version; use sqlite:///DIRECTORY (or memory: "
-        "for a test, which is gone with the process)"
-    )
-
-
-def _directory(url: str) -> Path:
-    parts = urlsplit(url)
-    path = unquote(parts.path).removeprefix("/")
-    if parts.netloc or not path:
-        raise InvalidSettings(
-            f"{url!r} names no directory: write sqlite:///./recall-data or sqlite:////var/lib/recall"
-        )
-    return Path(path).resolve()

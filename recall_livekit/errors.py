@@ -10,7 +10,9 @@
     ├── Conflict              re-read, fold, decide again (stays inside the engine)
     ├── StoreError
     │   ├── StoreUnavailable  retry the same thing: its outcome is unknown
-    │   └── StoreUnusable     page someone: the data or the directory needs a person
+    │   ├── StoreUnusable     page someone: the data or the directory needs a person
+    │   └── KeyRefused        give it a key that the server knows; rotated ones are tried again
+    │       └── RoleTooLow    the key is known, but not for this
     ├── Held                  wait as a standby, steal, or leave
     ├── Fenced                stop writing: another writer has the call
     │   └── ReadOnly          the same, refused on this worker before it was sent
@@ -34,9 +36,11 @@ __all__ = [
     "InvalidInput",
     "InvalidRecord",
     "InvalidSettings",
+    "KeyRefused",
     "OutboxFull",
     "ReadOnly",
     "RecallError",
+    "RoleTooLow",
     "StoreError",
     "StoreUnavailable",
     "StoreUnusable",
@@ -78,6 +82,14 @@ class StoreUnavailable(StoreError):
 
 class StoreUnusable(StoreError):
     """The directory or file cannot be used as it is: a person has to look."""
+
+
+class KeyRefused(StoreError):
+    """The Recall server does not know this key (any more), or was given none."""
+
+
+class RoleTooLow(KeyRefused):
+    """The key is known, but its role does not allow this."""
 
 
 class Held(RecallError):

@@ -287,7 +287,8 @@ class LeaseKeeper:
     async def _watch_lock(self) -> None:
         while True:
             try:
-                await self._transport.wait_taken(self._locks[-1] if self._locks else None)
+                lock = self._locks[-1] if self._locks else None
+                await self._transport.stay(self._call_id, self.writer, self.epoch, lock)
                 self._wake.set()
             except StoreError as error:
                 self._note(error)

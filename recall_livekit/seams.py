@@ -26,6 +26,9 @@ class Clock(Protocol):
     def new_id(self) -> str:
         """A name that nobody has used before, 16 characters of ``[0-9a-f]``."""
 
+    def jitter(self, seconds: float) -> float:
+        """A part of `seconds`, between a half and the whole, so that many do not come at once."""
+
 
 class SystemClock:
     """The machine's own."""
@@ -45,3 +48,7 @@ class SystemClock:
     def new_id(self) -> str:
         """See `Clock`."""
         return secrets.token_hex(8)
+
+    def jitter(self, seconds: float) -> float:
+        """See `Clock`."""
+        return seconds * (0.5 + secrets.randbelow(1 << 16) / (1 << 17))

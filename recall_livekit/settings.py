@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields
 
 from .errors import InvalidSettings
 
-__all__ = ["Settings"]
+__all__ = ["CHARS_A_BRIEFED_TOKEN", "Settings"]
+
+CHARS_A_BRIEFED_TOKEN = 5
+"""So much text must be retained for each token of a briefing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,21 @@ class Settings:
     follow_interval: float = 0.25
     """How often a standby reads on."""
 
+    watch_interval: float = 0.05
+    """How often a waiter looks at a sign of life that cannot wake it."""
+
+    disconnect_grace: float = 0.3
+    """How long a holder whose stream to the server broke may take to come back."""
+
+    request_wait: float = 5.0
+    """The longest that one request to a Recall server takes."""
+
+    connect_wait: float = 2.0
+    """The longest that connecting to a Recall server takes."""
+
+    stream_silence: float = 3.0
+    """A stream that says nothing for so long is opened anew (the server speaks every second)."""
+
     retry_first: float = 0.05
     """The first pause after a failed write; it doubles up to `retry_last`."""
 
@@ -85,5 +103,5 @@ class Settings:
                 raise InvalidSettings(f"{field.name} must be a number above zero, not {value!r}")
         if not 2.0 <= self.lease_ttl <= 3600.0:
             raise InvalidSettings("lease_ttl must be from 2 seconds to 1 hour")
-        if self.briefing_tokens * 5 > self.retained_chars:
+        if self.briefing_tokens * CHARS_A_BRIEFED_TOKEN > self.retained_chars:
             raise InvalidSettings("briefing_tokens must be at most a fifth of retained_chars")

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from .engine.entries import Entry
+from .engine.listing import CallSummary
 from .engine.liveness import Liveness
 from .engine.requests import Ack, Acquire, Grant, Reading
 from .engine.runs import Origin
-from .models import Outcome, Partial, Record
+from .models import Outcome, Partial, Record, Turn
 
 __all__ = ["Transport"]
 
 
 class Transport(Protocol):
     """The requests of one worker. `Engine` answers them in this process and documents them."""
+
+    # --- what is known of calls ---------------------------------------------------------------
+
+    async def turns(self, call: str) -> Sequence[Turn]:
+        """Return every turn of the current run."""
+
+    async def entries(self, call: str, start: int, limit: int) -> Sequence[Entry]:
+        """Return the chain's entries from `start` on."""
+
+    def calls(self) -> AsyncIterator[str]:
+        """Yield the id of every call."""
+
+    def summaries(self) -> AsyncIterator[CallSummary]:
+        """Yield how every call stands."""
+
+    async def erase(self, call: str) -> None:
+        """Erase the call's content for ever."""
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+
+    # --- one live call ------------------------------------------------------------------------
 
     async def read(self, call: str, origin: Origin | None = None) -> Reading:
         """Return the call as a worker of this origin should see it, or, without one, as it is."""
@@ -37,8 +61,8 @@ class Transport(Protocol):
     async def let_go_lock(self, name: str | None) -> None:
         """End the sign of life."""
 
-    async def wait_taken(self, name: str | None) -> None:
-        """Return when the lease that names this sign of life was taken. May never return."""
+    async def stay(self, call: str, writer: str, epoch: int, lock: str | None) -> None:
+        """Keep up the sign of life of a lease; return when the lease was taken. May never."""
 
     async def append(
         self, call: str, writer: str, first: int, records: Sequence[Record], epoch: int

@@ -9,6 +9,7 @@ import pytest
 pytest.register_assert_rewrite("recall_livekit.testing.conformance")
 
 from recall_livekit import Recall, Settings  # noqa: E402
+from recall_livekit.engine.engine import Engine  # noqa: E402
 from recall_livekit.stores.sqlite import SqliteStore  # noqa: E402
 from recall_livekit.testing.faults import FaultyStore  # noqa: E402
 
@@ -36,3 +37,10 @@ async def open_recall(tmp_path: Path) -> AsyncIterator[OpenRecall]:
     yield open_one
     for recall in opened:
         await recall.aclose()
+
+
+def engine_of(recall: Recall) -> Engine:
+    """The engine of a handle that has its own."""
+    engine = recall._transport
+    assert isinstance(engine, Engine)
+    return engine

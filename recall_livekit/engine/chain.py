@@ -16,7 +16,7 @@ from .fold import Fold
 from .folded import Folded, entry_id
 from .together import both
 
-__all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed"]
+__all__ = ["SEALED", "SEALED_END", "Chain", "Head", "is_sealed", "readable_entry"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -54,8 +54,9 @@ class Chain:
         self.fold = Fold(retained_chars)
         self.writing = anyio.Lock()
         self.snapshot_position = 0
-        self.briefed: tuple[int, tuple[Partial, ...], Briefing] | None = None
+        self.briefed: tuple[int, tuple[Partial, ...], int, Briefing] | None = None
         self._loaded = not snapshots
+        self._news = anyio.Event()
 
     async def refresh(self) -> Fold:
         """Read on to the end of the chain and return the fold, which later reads change.
@@ -76,6 +77,15 @@ class Chain:
             if len(page) < PAGE:
                 return self.fold
 
+    async def wait_news(self) -> None:
+        """Return when this engine next sees the chain grow, or is told to look (`ring`)."""
+        await self._news.wait()
+
+    def ring(self) -> None:
+        """Wake whoever waits for news of this call in this process."""
+        self._news.set()
+        self._news = anyio.Event()
+
     async def append(self, entry: Entry) -> None:
         """Append at the fold's position. Call it with `writing` held.
 
@@ -88,18 +98,13 @@ class Chain:
         await self.store.append(self.call, position, data)
         if self.fold.position == position:
             self.fold.apply(entry, entry_id(data))
+            self.ring()
 
     def _apply(self, page: Sequence[bytes]) -> None:
         for data in page:
-            self.fold.apply(self._load(data), entry_id(data))
-
-    def _load(self, data: bytes) -> Entry:
-        """Return the entry. What cannot be read is counted: one damaged entry ends no call."""
-        try:
-            return load_entry(data)
-        except InvalidRecord as error:
-            logger.error("position %d of a call is unreadable: %s", self.fold.position, error)
-            return UnknownEntry(kind="damaged")
+            self.fold.apply(readable_entry(data, self.fold.position), entry_id(data))
+        if page:
+            self.ring()
 
     async def _load_snapshot(self) -> bool:
         """Begin with the newest snapshot that fits; return whether that read the chain's end."""
@@ -142,6 +147,15 @@ class Chain:
         if cell and is_sealed(cell.value):
             raise Conflict(f"{name} was erased")
         await self.store.put_cell(self.call, name, value, cell.version if cell else None)
+
+
+def readable_entry(data: bytes, position: int) -> Entry:
+    """Return the entry. What cannot be read is counted: one damaged entry ends no call."""
+    try:
+        return load_entry(data)
+    except InvalidRecord as error:
+        logger.error("position %d of a call is unreadable: %s", position, error)
+        return UnknownEntry(kind="damaged")
 
 
 def _head(cell: Cell | None) -> Head | None:

@@ -7,34 +7,27 @@ answer is decided on a fold of exactly the entries below the position that it is
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import anyio
 
-from ..call_ids import check_call_id
 from ..errors import (
     Conflict,
     InvalidRecord,
     StoreError,
     StoreUnavailable,
 )
-from ..models import Briefing, Outcome, Partial, Partials, Record, Renewal, Turn
-from ..seams import Clock
-from ..settings import Settings
-from ..stores.base import Locks, Store
-from .briefing import brief
+from ..models import Outcome, Partial, Partials, Record, Renewal
 from .chain import Chain
 from .entries import Entry, EraseEntry, LeaseEntry, RecordsEntry, ReleaseEntry, RunEntry
 from .erasure import finish_erasure, is_finished
 from .fold import Fold
 from .liveness import Liveness, Witness, renewal_cell
+from .onlooker import Onlooker
 from .partials import read_partials, write_partials
 from .refusals import fenced, refusal, refuse_erased, refuse_held
-from .requests import Ack, Acquire, Grant, Reading
-from .runs import Origin, SameCall, continues
-from .together import both
-from .tokens import Estimator, TokenCounter
+from .requests import Ack, Acquire, Grant
+from .streams import close_stream, open_stream, reopen_stream
 
 __all__ = ["Engine"]
 
@@ -43,75 +36,10 @@ logger = logging.getLogger("recall_livekit")
 MOVING = "other writers were faster at every try"
 TRIES = 64
 """How often one request meets a conflict before it is answered as unavailable."""
-KNOWN_CALLS = 4096
-"""How many calls' folds an engine keeps in memory."""
 
 
-class Engine:
+class Engine(Onlooker):
     """All the rules over one store. Safe to share between the calls of a process."""
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        settings: Settings | None = None,
-        *,
-        counter: TokenCounter | None = None,
-        same_call: SameCall | None = None,
-    ) -> None:
-        """Do nothing yet: the first request opens what it needs."""
-        self.store = store
-        self.settings = settings or Settings()
-        self._clock = clock
-        self._counter = counter or Estimator()
-        self._same_call = same_call
-        self._locks = store if isinstance(store, Locks) else None
-        self._chains: OrderedDict[str, Chain] = OrderedDict()
-        self._witnesses: dict[str, Witness] = {}
-
-    # --- reading ------------------------------------------------------------------------------
-
-    async def read(self, call: str, origin: Origin | None = None) -> Reading:
-        """Return the call as a worker of `origin` should see it, or, without one, as it stands.
-
-        It conflicts with nobody. An onlooker is shown the current run even if it has ended.
-
-        Raises:
-            InvalidCallId, StoreError.
-        """
-        chain, witness = self._chain(call), self._witness(call)
-        fold = await chain.refresh()
-        liveness, partials = await both(witness.look(fold), read_partials(self.store, call, fold))
-        goes_on = origin is None or self._continues(fold, origin, witness, liveness)
-        return Reading(
-            briefing=self._brief(chain, partials) if goes_on else Briefing(call_id=call),
-            position=fold.position,
-            epoch=fold.epoch,
-            run=fold.run.number if goes_on and fold.run else 0,
-            holder=fold.lease.writer if fold.lease else None,
-            agent_name=fold.lease.agent_name if fold.lease else None,
-            liveness=liveness,
-            erased=fold.run is not None and fold.run.number <= fold.erased_run,
-            erased_at=fold.erases[-1] if fold.erases else -1,
-        )
-
-    async def turns(self, call: str) -> Sequence[Turn]:
-        """Return every turn of the current run, however long: costs O(turns)."""
-        chain = Chain(self.store, check_call_id(call), retained_chars=1 << 60, snapshots=False)
-        return tuple((await chain.refresh()).with_waiting().turns)
-
-    async def wait_free(self, call: str) -> Liveness:
-        """Return once the call has no live holder; keeps its records current meanwhile.
-
-        Raises:
-            StoreError.
-        """
-        chain, witness = self._chain(call), self._witness(call)
-        while True:
-            liveness = await witness.look(await chain.refresh())
-            if liveness is not Liveness.LIVE:
-                return liveness
-            await witness.wait(chain.fold, self.settings.follow_interval)
 
     # --- leases -------------------------------------------------------------------------------
 
@@ -132,7 +60,7 @@ class Engine:
                 granted = self._granted(fold, request)
                 if granted is not None:
                     await self._tell_taken(taken_from)
-                    return await self._grant(chain, granted, resumed)
+                    return await self._grant(chain, granted, resumed, request.tokens)
                 refuse_erased(fold, request)
                 goes_on = self._continues(fold, request.origin, witness, liveness)
                 resumed = resumed and goes_on
@@ -159,6 +87,8 @@ class Engine:
             await self.store.put_cell(call, name, value, cell.version if cell else None)
         except Conflict:
             return  # this writer's own renewal whose answer was lost: it counts as well
+        if fold.lease and fold.lease.stream:
+            await reopen_stream(self.store, call, epoch)
 
     async def release(self, call: str, writer: str, epoch: int, outcome: Outcome) -> None:
         """Give the lease back, so that the next holder need not wait. Repeating it is harmless.
@@ -193,12 +123,39 @@ class Engine:
         if self._locks is not None and name is not None:
             await self._locks.let_go(name)
 
-    async def wait_taken(self, name: str | None) -> None:
+    async def stay(self, call: str, writer: str, epoch: int, lock: str | None) -> None:
         """Return when somebody took the call whose lease names this lock. May never return."""
-        if self._locks is None or name is None:
+        if self._locks is None or lock is None:
             await anyio.sleep_forever()
         else:
-            await self._locks.wait_removed(name)
+            await self._locks.wait_removed(lock)
+
+    async def open_stream(self, call: str, writer: str, epoch: int) -> int:
+        """Say that the holder's stream is open; return its generation, for `close_stream`.
+
+        Raises:
+            Fenced: The epoch is not this writer's any more.
+            StoreError.
+        """
+        fold = await self._chain(call).refresh()
+        if not fold.holds(writer, epoch):
+            raise fenced(fold)
+        return await open_stream(self.store, call, epoch)
+
+    async def close_stream(self, call: str, epoch: int, generation: int) -> None:
+        """Say that this stream broke, and, if the holder does not come back within
+        `disconnect_grace`, that it is gone.
+
+        Raises:
+            StoreError.
+        """
+        chain = self._chain(call)
+        for state in ("broken", "gone"):
+            if not await close_stream(self.store, call, epoch, generation, state):
+                return
+            chain.ring()
+            if state == "broken":
+                await self._clock.sleep(self.settings.disconnect_grace)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -299,20 +256,6 @@ class Engine:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _chain(self, call: str) -> Chain:
-        chain = self._chains.get(call)
-        if chain is None:
-            chain = Chain(self.store, check_call_id(call), self.settings.retained_chars)
-            self._chains[call] = chain
-            if len(self._chains) > KNOWN_CALLS:
-                forgotten, _ = self._chains.popitem(last=False)
-                self._witnesses.pop(forgotten, None)
-        self._chains.move_to_end(call)
-        return chain
-
-    def _witness(self, call: str) -> Witness:
-        return self._witnesses.setdefault(call, Witness(self.store, call, self._clock))
-
     @staticmethod
     async def _looked(chain: Chain, witness: Witness) -> tuple[Fold, Liveness]:
         """Return the fold and what was seen of its holder: of this very fold, which other
@@ -324,30 +267,6 @@ class Engine:
             if chain.fold is fold and fold.position == position:
                 return fold, liveness
         raise StoreUnavailable(MOVING)
-
-    def _continues(self, fold: Fold, origin: Origin, witness: Witness, liveness: Liveness) -> bool:
-        return continues(
-            fold,
-            origin.model_copy(update={"at": self._clock.now()}),
-            settings=self.settings,
-            same_call=self._same_call,
-            renewed_at=witness.renewed_at if fold.lease else 0.0,
-            live=liveness is Liveness.LIVE or witness.saw_alive(self.settings.resume_window),
-        )
-
-    def _brief(self, chain: Chain, partials: Sequence[Partial]) -> Briefing:
-        """Return the briefing; the same object while nothing has changed for its reader."""
-        about = (chain.fold.content, tuple(partials))
-        if chain.briefed is None or chain.briefed[:2] != about:
-            briefing = brief(
-                chain.fold,
-                chain.call,
-                partials,
-                tokens=self.settings.briefing_tokens,
-                counter=self._counter,
-            )
-            chain.briefed = (*about, briefing)
-        return chain.briefed[2]
 
     @staticmethod
     async def _try(chain: Chain, entry: Entry) -> bool:
@@ -371,14 +290,16 @@ class Engine:
         if self._locks is not None and lock is not None:
             await self._locks.remove(lock)
 
-    async def _grant(self, chain: Chain, lease: LeaseEntry, resumed: bool) -> Grant:
+    async def _grant(
+        self, chain: Chain, lease: LeaseEntry, resumed: bool, tokens: int | None
+    ) -> Grant:
         partials = await read_partials(self.store, chain.call, chain.fold)
         return Grant(
             epoch=lease.epoch,
             run=lease.run,
             position=chain.fold.position,
             resumed=resumed,
-            briefing=self._brief(chain, partials),
+            briefing=self._brief(chain, partials, tokens),
         )
 
     def _next_entry(self, fold: Fold, request: Acquire, goes_on: bool) -> RunEntry | LeaseEntry:
@@ -392,6 +313,7 @@ class Engine:
             run=fold.run.number,
             ttl=request.ttl,
             lock=request.lock,
+            stream=request.stream,
             agent_name=request.agent_name,
         )
 

@@ -62,7 +62,9 @@ class RunEntry(EntryBase):
 
 
 class LeaseEntry(EntryBase):
-    """`writer` may write under `epoch` from here on; it is the first renewal too (rule 9)."""
+    """`writer` may write under `epoch` from here on; it is the first renewal too (rule 9).
+
+    Its sign of life is the OS lock named `lock`, or a `stream` that it holds open to a server."""
 
     kind: Literal["lease"] = "lease"
     writer: str
@@ -70,6 +72,7 @@ class LeaseEntry(EntryBase):
     run: int
     ttl: float
     lock: str | None = None
+    stream: bool = False
     agent_name: str | None = None
 
 

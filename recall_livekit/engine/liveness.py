@@ -12,6 +12,7 @@ from ..seams import Clock
 from ..stores.base import Cell, Locks, Store
 from .entries import LeaseEntry
 from .fold import Fold
+from .streams import read_stream, stream_cell
 
 __all__ = ["Liveness", "Witness", "renewal_cell"]
 
@@ -23,7 +24,7 @@ class Liveness(Enum):
     """Nobody holds it: never taken, released or erased."""
 
     DEAD = "dead"
-    """The holder's lock is free: its process is gone."""
+    """The holder's process is gone: its lock is free, or its stream broke and stayed so."""
 
     LAPSED = "lapsed"
     """The holder did not renew in time."""
@@ -39,12 +40,14 @@ def renewal_cell(epoch: int) -> str:
 class Witness:
     """One engine's own observations of one call's holder; they are per epoch (rule 10)."""
 
-    def __init__(self, store: Store, call: str, clock: Clock) -> None:
+    def __init__(self, store: Store, call: str, clock: Clock, grace: float) -> None:
         """Have seen nothing yet."""
         self._store = store
         self._locks = store if isinstance(store, Locks) else None
         self._call = call
         self._clock = clock
+        self._grace = grace
+        self._broken: tuple[int, int, float] | None = None
         self._epoch = -1
         self._version: str | None = None
         self._since = 0.0
@@ -61,14 +64,15 @@ class Witness:
 
         A holder whose process is gone is dead. While its lock is held, only silence for a TTL on
         this worker's own clock counts; without a lock to go by a passed deadline is enough,
-        unless a renewal was seen to change within the TTL (rule 11).
+        unless a renewal was seen to change within the TTL (rule 11). A stream that broke is
+        given `grace` on this worker's own clock, unless the server that saw it break did so.
         """
         lease = fold.lease
         if lease is None:
             return Liveness.FREE
         self._observe(lease, await self._store.get_cell(self._call, renewal_cell(lease.epoch)))
         locked = await self._locked(lease)
-        if locked is False:
+        if locked is False or (lease.stream and await self._stream_broke(lease.epoch)):
             return Liveness.DEAD
         if self._clock.monotonic() - self._since >= lease.ttl:
             return Liveness.LAPSED
@@ -91,6 +95,15 @@ class Witness:
         if self._locks is None or lease.lock is None:
             return None
         return await self._locks.held(lease.lock)
+
+    async def _stream_broke(self, epoch: int) -> bool:
+        stream = read_stream(await self._store.get_cell(self._call, stream_cell(epoch)))
+        if stream is None or stream.state == "open":
+            return False
+        if self._broken is None or self._broken[:2] != (epoch, stream.generation):
+            self._broken = (epoch, stream.generation, self._clock.monotonic())
+        waited = self._clock.monotonic() - self._broken[2]
+        return stream.state == "gone" or waited >= self._grace
 
     def _observe(self, lease: LeaseEntry, cell: Cell | None) -> None:
         version = cell.version if cell else None

@@ -12,7 +12,8 @@ __all__ = ["Ack", "Acquire", "Grant", "Reading"]
 class Reading(Value):
     """What one read of a call says. `run` is the run that a worker of this origin goes on with,
     0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
-    `erased` tells that the current run was, `erased_at` where the newest erasure is."""
+    `previous` is the run that `same_call` is asked about, of the number `current_run`. `erased`
+    tells that the current run was, `erased_at` where the newest erasure is."""
 
     briefing: Briefing
     position: int
@@ -21,6 +22,8 @@ class Reading(Value):
     holder: str | None = None
     agent_name: str | None = None
     liveness: Liveness = Liveness.FREE
+    previous: Origin | None = None
+    current_run: int = 0
     erased: bool = False
     erased_at: int = -1
 
@@ -29,7 +32,8 @@ class Acquire(Value):
     """A request for the lease. Repeated with the same `attempt` it gets the same grant (rule 8).
 
     `read_position` is where the writer's first read ended, None if it never read: a writer whose
-    words are older than an erasure is refused.
+    words are older than an erasure is refused. `tokens` is the budget of the briefing, if it is
+    not the engine's own.
     """
 
     writer: str
@@ -38,8 +42,10 @@ class Acquire(Value):
     origin: Origin = Origin()
     agent_name: str | None = None
     lock: str | None = None
+    stream: bool = False
     steal: bool = False
     read_position: int | None = None
+    tokens: int | None = None
 
 
 class Grant(Value):

@@ -12,16 +12,20 @@ from .folded import RunView
 
 logger = logging.getLogger("recall_livekit")
 
-__all__ = ["Origin", "SameCall", "continues"]
+__all__ = ["Origin", "SameCall", "asked_about", "continues"]
 
 
 class Origin(Value):
     """Where a run comes from: the room's sid, the caller (participant identity or SIP number),
-    and when it was last alive (Unix seconds)."""
+    and when it was last alive (Unix seconds).
+
+    `verdict` is what the worker's own `same_call` said of a run, by that run's number: how a
+    function of the application reaches an engine on the other side of a wire."""
 
     room_sid: str | None = None
     caller: str | None = None
     at: float = 0.0
+    verdict: tuple[int, bool] | None = None
 
 
 SameCall = Callable[[Origin, Origin], bool]
@@ -54,10 +58,23 @@ def continues(
         return True
     if origin.room_sid == run.room_sid:
         return live or origin.at - last <= settings.resume_window
+    if origin.verdict is not None and origin.verdict[0] == run.number:
+        return origin.verdict[1]
     previous = Origin(room_sid=run.room_sid, caller=run.caller, at=last)
     if same_call is not None:
         return _ask(same_call, previous, origin)
     return _same_caller(previous, origin, settings.rejoin_window)
+
+
+def asked_about(fold: Fold, origin: Origin | None, renewed_at: float) -> Origin | None:
+    """Return the run of another room that `same_call` would be asked about, if there is one."""
+    run = fold.run
+    if run is None or origin is None or run.number <= fold.erased_run or run.outcome == "ended":
+        return None
+    if origin.room_sid is None or run.room_sid in (None, origin.room_sid):
+        return None
+    last = _last_alive(fold, run, renewed_at)
+    return Origin(room_sid=run.room_sid, caller=run.caller, at=last)
 
 
 def _last_alive(fold: Fold, run: RunView, renewed_at: float) -> float:

@@ -37,6 +37,9 @@ class FakeClock:
         while self._elapsed < due:
             await self._moved.wait()
 
+    def jitter(self, seconds: float) -> float:
+        return seconds
+
     def new_id(self) -> str:
         self._ids += 1
         return f"{self._name}{self._ids:x}".rjust(16, "0")

@@ -27,7 +27,7 @@ from recall_livekit.stores.sqlite import SqliteStore
 from recall_livekit.testing.clock import FakeClock
 
 from ..call.test_call import until
-from ..conftest import OpenRecall
+from ..conftest import OpenRecall, engine_of
 
 pytestmark = pytest.mark.anyio
 CALL = "a call"
@@ -133,8 +133,8 @@ async def test_a_newer_record_is_skipped_counted_and_not_covered_by_a_snapshot(
     async with recall.resume(CALL) as call:
         call.record_turn("user", "known")
         await call.flush(1)
-    store = recall._engine.store
-    fold = await recall._engine._chain(CALL).refresh()
+    store = engine_of(recall).store
+    fold = await engine_of(recall)._chain(CALL).refresh()
     newer = (
         b'{"v":1,"kind":"records","epoch":%d,"at":1,"writer":"newer","first":1,"records":['
         b'{"v":2,"kind":"turn","at":1,"hologram":"..."}],"provisional_run":1}' % fold.epoch
@@ -147,7 +147,7 @@ async def test_a_newer_record_is_skipped_counted_and_not_covered_by_a_snapshot(
         for number in range(12):
             call.record_turn("user", str(number))
             await call.flush(1)
-    assert old._engine._chain(CALL).snapshot_position == 0
+    assert engine_of(old)._chain(CALL).snapshot_position == 0
 
 
 async def test_a_newer_kind_of_entry_fences_an_older_worker(open_recall: OpenRecall) -> None:
@@ -155,9 +155,9 @@ async def test_a_newer_kind_of_entry_fences_an_older_worker(open_recall: OpenRec
     async with recall.resume(CALL, if_lease_lost="leave") as call:
         call.record_turn("user", "mine")
         await call.flush(1)
-        fold = await recall._engine._chain(CALL).refresh()
+        fold = await engine_of(recall)._chain(CALL).refresh()
         newer = b'{"v":2,"kind":"shared lease","epoch":%d,"at":1}' % (fold.epoch + 1)
-        await recall._engine.store.append(CALL, fold.position, newer)
+        await engine_of(recall).store.append(CALL, fold.position, newer)
         call._keeper.check_now()
         await until(lambda: call.state is CallState.READ_ONLY)
 
@@ -167,7 +167,7 @@ async def test_two_versions_of_the_package_share_a_directory(open_recall: OpenRe
     recall = open_recall()
     run_entry = RunEntry(epoch=0, at=1.0, writer="newer", run=1)
     data = dump_entry(run_entry)[:-1] + b',"colour":"blue"}'
-    await recall._engine.store.append(CALL, 0, data)
+    await engine_of(recall).store.append(CALL, 0, data)
     async with recall.resume(CALL) as call:
         assert call._keeper.run_number == 1
         call.record_turn("user", "read by both")
@@ -189,7 +189,7 @@ async def test_a_workers_clock_that_jumps_an_hour_keeps_its_call(
         call._keeper.check_now()
         clock.advance(1.0)
         await anyio.sleep(0.02)
-        reading = await other._engine.read(CALL)
+        reading = await engine_of(other).read(CALL)
         assert reading.liveness.value == "live"
     assert call.state is CallState.HOLDING
     call.record_turn("user", "still mine")
@@ -204,7 +204,7 @@ async def test_two_thousand_calls_in_one_directory(tmp_path: Path) -> None:
     recall = Recall(SqliteStore(tmp_path))
     entry = dump_entry(RunEntry(epoch=0, at=1.0, writer="w", run=1))
     for number in range(2000):
-        await recall._engine.store.append(f"call {number}", 0, entry)
+        await engine_of(recall).store.append(f"call {number}", 0, entry)
     async with Recall(SqliteStore(tmp_path)) as other:
         with anyio.fail_after(5):
             async with other.resume("one more") as call:

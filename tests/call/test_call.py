@@ -25,7 +25,7 @@ from recall_livekit import (
 )
 from recall_livekit.testing.faults import Faults, FaultyStore
 
-from ..conftest import OpenRecall
+from ..conftest import OpenRecall, engine_of
 
 pytestmark = pytest.mark.anyio
 CALL = "billing-migrator"
@@ -168,7 +168,7 @@ async def test_turns_before_the_lease_are_provisional_and_survive_a_second_crash
     async def never(*_: object) -> None:
         raise StoreUnavailable("no answer to the acquire")
 
-    monkeypatch.setattr(recall._engine, "acquire", never)
+    monkeypatch.setattr(engine_of(recall), "acquire", never)
     call = recall.resume(CALL)
     call.start()
     call.record_turn("user", "said before the lease")
@@ -349,7 +349,7 @@ async def test_an_unreadable_store_raises_within_its_wait_for_a_plain_handle(
     with anyio.fail_after(3), pytest.raises(StoreUnavailable):
         async with recall.resume(CALL):
             raise AssertionError("it cannot be read")
-    store = recall._engine.store
+    store = engine_of(recall).store
     assert isinstance(store, FaultyStore)
     store.thaw()
 

@@ -28,7 +28,7 @@ from recall_livekit.stores.memory import MemoryBucket, MemoryStore
 from recall_livekit.stores.sqlite import SqliteStore
 from recall_livekit.testing.faults import FaultyStore
 
-from ..conftest import OpenRecall
+from ..conftest import OpenRecall, engine_of
 from ..files import contains
 from .test_call import CALL, said, until
 
@@ -113,7 +113,7 @@ async def test_a_same_call_that_raises_makes_a_new_run(open_recall: OpenRecall) 
     def same_call(previous: Origin, current: Origin) -> bool:
         raise RuntimeError("the application's own fault")
 
-    store = open_recall()._engine.store
+    store = engine_of(open_recall()).store
     call = await held(Recall(store, same_call=same_call).resume(CALL, room_sid="RM_2"))
     assert call.briefing.run == 2
     await call.aclose()
@@ -246,13 +246,13 @@ async def test_erasing_a_call_with_nothing_written_stops_a_late_writer(
     open_recall: OpenRecall, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall = open_recall()
-    acquire, erased = recall._engine.acquire, anyio.Event()
+    acquire, erased = engine_of(recall).acquire, anyio.Event()
 
     async def later(*request: Any) -> Any:
         await erased.wait()
         return await acquire(*request)
 
-    monkeypatch.setattr(recall._engine, "acquire", later)
+    monkeypatch.setattr(engine_of(recall), "acquire", later)
     call = recall.resume(CALL)
     call.start()
     assert await call.ready(1)
@@ -291,7 +291,7 @@ async def test_the_next_holder_finishes_an_erasure_that_was_left_and_nobody_wait
     async def died(_: str) -> None:
         raise RuntimeError("the eraser died here")
 
-    eraser._engine.finish_erasure = died  # type: ignore[method-assign, assignment]
+    engine_of(eraser).finish_erasure = died  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):
         await eraser.erase(CALL)
     assert contains(tmp_path, b"SECRETWORD")
@@ -413,20 +413,20 @@ async def test_records_that_can_never_be_stored_leave_markers_and_no_room_taken(
 ) -> None:
     recall = open_recall()
     call = await held(recall.resume(CALL))
-    append = recall._engine.append
+    append = engine_of(recall).append
 
     async def refuses(call_id: str, writer: str, first: int, records: Any, epoch: int) -> Any:
         if any(getattr(record, "content", "").startswith("poison") for record in records):
             raise InvalidRecord("the server refuses this one")
         return await append(call_id, writer, first, records, epoch)
 
-    monkeypatch.setattr(recall._engine, "append", refuses)
+    monkeypatch.setattr(engine_of(recall), "append", refuses)
     call.record_turn("user", "poison" + "x" * 100_000)
     assert not await call.flush(2)
     call.record_turn("user", "after it")
     assert await call.flush(2)
     assert call._outbox._size == 0
-    fold = await recall._engine._chain(CALL).refresh()
+    fold = await engine_of(recall)._chain(CALL).refresh()
     assert fold.dropped == {"turn": 1}
     assert fold.last_number(call.writer) == 2
     await call.aclose()

@@ -11,6 +11,7 @@ import pytest
 from recall_livekit import Recall
 from recall_livekit.engine.fold import Fold
 
+from ..conftest import engine_of
 from .crash import begin
 from .leash import eventually
 from .server import find_server
@@ -34,7 +35,7 @@ async def on_stage(directory: Path) -> AsyncIterator[tuple[Stage, Recall]]:
 
 
 async def fold_of(recall: Recall, room: str) -> Fold:
-    return await recall._engine._chain(room).refresh()
+    return await engine_of(recall)._chain(room).refresh()
 
 
 async def outcome(recall: Recall, room: str, *, within: float = 5.0) -> str:

@@ -33,6 +33,9 @@ class ProcessClock:
         await asyncio.sleep(seconds)
         await self._process.stand()
 
+    def jitter(self, seconds: float) -> float:
+        return seconds
+
     def new_id(self) -> str:
         return self._new_id()
 

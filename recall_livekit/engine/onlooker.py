@@ -1,0 +1,218 @@
+"""Reading a call, and waiting for news of it. It conflicts with nobody and writes nothing that
+decides anything."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+
+import anyio
+
+from ..call_ids import check_call_id
+from ..errors import (
+    Fenced,
+)
+from ..models import Briefing, Partial, Turn
+from ..seams import Clock
+from ..settings import CHARS_A_BRIEFED_TOKEN, Settings
+from ..stores.base import Locks, Store
+from .briefing import brief
+from .chain import Chain, readable_entry
+from .entries import Entry
+from .fold import Fold
+from .listing import CallSummary, summary
+from .liveness import Liveness, Witness
+from .partials import read_partials
+from .refusals import fenced
+from .requests import Reading
+from .runs import Origin, SameCall, asked_about, continues
+from .together import both
+from .tokens import Estimator, TokenCounter
+
+__all__ = ["Onlooker"]
+
+KNOWN_CALLS = 4096
+"""How many calls' folds an engine keeps in memory."""
+
+
+class Onlooker:
+    """What can be known of the calls in one store, by reading alone."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        counter: TokenCounter | None = None,
+        same_call: SameCall | None = None,
+    ) -> None:
+        """Do nothing yet: the first request opens what it needs."""
+        self.store = store
+        self.settings = settings or Settings()
+        self._clock = clock
+        self._counter = counter or Estimator()
+        self._same_call = same_call
+        self._locks = store if isinstance(store, Locks) else None
+        self._chains: OrderedDict[str, Chain] = OrderedDict()
+        self._witnesses: dict[str, Witness] = {}
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self, call: str, origin: Origin | None = None, tokens: int | None = None
+    ) -> Reading:
+        """Return the call as a worker of `origin` should see it, or, without one, as it stands.
+
+        It conflicts with nobody. An onlooker is shown the current run even if it has ended.
+        `tokens` is the briefing's budget, at most `retained_chars` / 5.
+
+        Raises:
+            InvalidCallId, StoreError.
+        """
+        chain, witness = self._chain(call), self._witness(call)
+        fold = await chain.refresh()
+        liveness, partials = await both(witness.look(fold), read_partials(self.store, call, fold))
+        goes_on = origin is None or self._continues(fold, origin, witness, liveness)
+        return Reading(
+            briefing=self._brief(chain, partials, tokens) if goes_on else Briefing(call_id=call),
+            position=fold.position,
+            epoch=fold.epoch,
+            run=fold.run.number if goes_on and fold.run else 0,
+            holder=fold.lease.writer if fold.lease else None,
+            agent_name=fold.lease.agent_name if fold.lease else None,
+            liveness=liveness,
+            previous=asked_about(fold, origin, witness.renewed_at),
+            current_run=fold.run.number if fold.run else 0,
+            erased=fold.run is not None and fold.run.number <= fold.erased_run,
+            erased_at=fold.erases[-1] if fold.erases else -1,
+        )
+
+    async def turns(self, call: str) -> Sequence[Turn]:
+        """Return every turn of the current run, however long: costs O(turns)."""
+        chain = Chain(self.store, check_call_id(call), retained_chars=1 << 60, snapshots=False)
+        return tuple((await chain.refresh()).with_waiting().turns)
+
+    async def wait_free(self, call: str) -> Liveness:
+        """Return once the call has no live holder; keeps its records current meanwhile.
+
+        Raises:
+            StoreError.
+        """
+        chain, witness = self._chain(call), self._witness(call)
+        while True:
+            liveness = await witness.look(await chain.refresh())
+            if liveness is not Liveness.LIVE:
+                return liveness
+            await self._wait_news(chain, witness)
+
+    async def wait_lost(self, call: str, writer: str, epoch: int) -> Fenced:
+        """Return, with who has the call, once this writer's lease is not in force any more.
+
+        Raises:
+            StoreError.
+        """
+        chain = self._chain(call)
+        while (await chain.refresh()).holds(writer, epoch):
+            with anyio.move_on_after(self.settings.follow_interval):
+                await chain.wait_news()
+        return fenced(chain.fold)
+
+    async def entries(self, call: str, start: int, limit: int) -> Sequence[Entry]:
+        """Return at most `limit` entries from position `start` on, as they are in the chain.
+
+        Raises:
+            InvalidCallId, StoreError.
+        """
+        page = await self.store.read(check_call_id(call), start, limit)
+        return [readable_entry(data, start + offset) for offset, data in enumerate(page)]
+
+    async def wait_entries(self, call: str, position: int) -> None:
+        """Return when the chain may have an entry at `position`, or after `follow_interval`."""
+        chain = self._chain(call)
+        if (await chain.refresh()).position <= position:
+            with anyio.move_on_after(self.settings.follow_interval):
+                await chain.wait_news()
+
+    def calls(self) -> AsyncIterator[str]:
+        """Yield the id of every call that has an entry, in no order."""
+        return self.store.calls()
+
+    async def summaries(self) -> AsyncIterator[CallSummary]:
+        """Yield how every call stands, in no order. It reads each of them."""
+        async for call in self.store.calls():
+            yield await self.summary(call)
+
+    async def summary(self, call: str) -> CallSummary:
+        """Return how the call stands.
+
+        Raises:
+            InvalidCallId, StoreError.
+        """
+        witness = self._witness(check_call_id(call))
+        fold = await self._chain(call).refresh()
+        liveness = await witness.look(fold)
+        return summary(fold, call, liveness, witness.renewed_at)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _chain(self, call: str) -> Chain:
+        chain = self._chains.get(call)
+        if chain is None:
+            chain = Chain(self.store, check_call_id(call), self.settings.retained_chars)
+            self._chains[call] = chain
+            if len(self._chains) > KNOWN_CALLS:
+                forgotten, _ = self._chains.popitem(last=False)
+                self._witnesses.pop(forgotten, None)
+        self._chains.move_to_end(call)
+        return chain
+
+    def _witness(self, call: str) -> Witness:
+        return self._witnesses.setdefault(
+            call, Witness(self.store, call, self._clock, self.settings.disconnect_grace)
+        )
+
+    def _continues(self, fold: Fold, origin: Origin, witness: Witness, liveness: Liveness) -> bool:
+        return continues(
+            fold,
+            origin.model_copy(update={"at": self._clock.now()}),
+            settings=self.settings,
+            same_call=self._same_call,
+            renewed_at=witness.renewed_at if fold.lease else 0.0,
+            live=liveness is Liveness.LIVE or witness.saw_alive(self.settings.resume_window),
+        )
+
+    def _brief(
+        self, chain: Chain, partials: Sequence[Partial], tokens: int | None = None
+    ) -> Briefing:
+        """Return the briefing; the same object while nothing has changed for its reader."""
+        budget = min(
+            tokens or self.settings.briefing_tokens,
+            self.settings.retained_chars // CHARS_A_BRIEFED_TOKEN,
+        )
+        about = (chain.fold.content, tuple(partials), budget)
+        if chain.briefed is None or chain.briefed[:3] != about:
+            briefing = brief(
+                chain.fold,
+                chain.call,
+                partials,
+                tokens=budget,
+                counter=self._counter,
+            )
+            chain.briefed = (*about, briefing)
+        return chain.briefed[3]
+
+    async def _wait_news(self, chain: Chain, witness: Witness) -> None:
+        """Return when the call may stand otherwise than it did."""
+        lease = chain.fold.lease
+        stream = lease is not None and lease.stream
+        async with anyio.create_task_group() as tasks:
+
+            async def first(wait: Callable[[], Awaitable[None]]) -> None:
+                await wait()
+                tasks.cancel_scope.cancel()
+
+            seconds = self.settings.watch_interval if stream else self.settings.follow_interval
+            tasks.start_soon(first, partial(witness.wait, chain.fold, seconds))
+            tasks.start_soon(first, chain.wait_news)
