@@ -278,9 +278,12 @@ class Engine(Onlooker):
 
     @staticmethod
     def _granted(fold: Fold, request: Acquire) -> LeaseEntry | None:
-        """Return the grant of this very attempt, if it was made (rule 8)."""
+        """Return the grant of this very attempt, if it was made (rule 8).
+
+        One that was granted and lost since gets no second lease, however late it comes.
+        """
         known = fold.writers.get(request.writer)
-        if known is None or known.attempt != request.attempt:
+        if known is None or request.attempt not in known.attempts:
             return None
         if fold.lease is None or fold.lease.attempt != request.attempt:
             raise fenced(fold)

@@ -38,6 +38,8 @@ OUTPUTS = 50
 POINTERS = 200
 TURN_CHARS = 50
 """What a turn costs a reader beyond its text."""
+ATTEMPTS = 16
+"""How many granted attempts of a writer are known: one of them that comes late gets no lease."""
 RECENT_WRITERS = 4
 """Whose partials a reader looks at: the holder that died, and who tried to follow it."""
 
@@ -193,7 +195,8 @@ class Fold:
         self._settle_actions(entry.writer)
         self._number(entry.writer, 0)
         known = self.writers[entry.writer]
-        self.writers[entry.writer] = known.model_copy(update={"attempt": entry.attempt})
+        attempts = (*known.attempts, entry.attempt)[-ATTEMPTS:]
+        self.writers[entry.writer] = known.model_copy(update={"attempts": attempts})
         self.epoch = entry.epoch
         self.lease = entry
         self.lease_position = self.position

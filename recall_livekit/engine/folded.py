@@ -36,12 +36,12 @@ class RunView(Value):
 
 
 class Writer(Value):
-    """What the chain knows of a writer: its last number, its first entry, the attempt of its
-    newest lease, and the numbers of its last spoken turns."""
+    """What the chain knows of a writer: its last number, its first entry, the attempts of its
+    newest leases, the newest last, and the numbers of its last spoken turns."""
 
     last: int = 0
     anchor: int
-    attempt: str | None = None
+    attempts: tuple[str, ...] = ()
     user: int = 0
     assistant: int = 0
 

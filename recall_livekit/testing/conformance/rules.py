@@ -124,6 +124,13 @@ class RulesConformance(Conformance):
         with pytest.raises(Fenced):
             await self.two.acquire(CALL, request("w1", attempt="x"))
 
+    async def test_a_late_copy_of_an_older_attempt_fences_its_own_writer_not(self) -> None:
+        await self.one.acquire(CALL, request("w1", attempt="x"))
+        newer = await self.one.acquire(CALL, request("w1", attempt="y"))
+        with pytest.raises(Fenced):
+            await self.two.acquire(CALL, request("w1", attempt="x"))
+        await self.one.append(CALL, "w1", 1, turns("still mine"), newer.epoch)
+
     async def test_a_holder_keeps_it_up_to_its_deadline_and_not_beyond(self) -> None:
         await self.one.acquire(CALL, request("w1"))
         self.clock.advance(TTL)
