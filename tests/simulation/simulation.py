@@ -239,6 +239,11 @@ class _Day:
         """Whether a worker that will not hold the call is right."""
         if call.lost != "over":
             return call.lost == "erased"
-        ledger = self._world.judge.ledger
-        elsewhere = ledger.runs[ledger.account.run].get("room_sid") != worker.room.sid
-        return elsewhere or self._world.judge.fairness.closed(ledger.account.run)
+        ledger, fairness = self._world.judge.ledger, self._world.judge.fairness
+        if ledger.runs[ledger.account.run].get("room_sid") != worker.room.sid:
+            return True
+        # the run that it waited for may have ended, and its room have opened another since
+        in_its_room = (
+            n for n, run in ledger.runs.items() if run.get("room_sid") == worker.room.sid
+        )
+        return any(fairness.closed(number) for number in in_its_room)
