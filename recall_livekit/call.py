@@ -48,6 +48,8 @@ from .redaction import Redact, Redactor
 from .seams import Clock
 from .sender import Sender
 from .settings import Settings
+from .spool.spool import Spool
+from .spool.spooler import Spooler
 from .transport import Transport
 
 __all__ = ["Call", "CallState"]
@@ -75,15 +77,16 @@ class Call:
         if_held: IfHeld = "standby",
         if_lease_lost: IfLeaseLost = "standby",
         redact: Redact | None = None,
+        spool: Spool | None = None,
     ) -> None:
-        """See `Recall.resume`."""
+        """See `Recall.resume`. What cannot be stored is written to `spool`, if there is one."""
         self.call_id = check_call_id(call_id)
         self.settings = settings
         self.outcome: Outcome | None = None
         self._transport = transport
         self._clock = clock
-        self._outbox = Outbox(settings)
         self._redactor = Redactor(redact)
+        self._outbox = Outbox(settings, redacts=self._redactor.redacts)
         self._keeper = LeaseKeeper(
             transport,
             clock,
@@ -97,6 +100,12 @@ class Call:
         self._sender = Sender(
             transport, clock, settings, call_id, self._keeper, self._outbox, self._redactor
         )
+        self._spool = spool
+        self._spooler: Spooler | None = None
+        if spool is not None:
+            header = spool.header(call_id, self._keeper.writer, room_sid, caller)
+            self._spooler = Spooler(spool, header, self._keeper, self._outbox)
+        self._orphans_drained = anyio.Event()
         self._keeper.subscribe(self._lost_call)
         self._closing = anyio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -140,6 +149,11 @@ class Call:
     def lag(self) -> int:
         """How many records are not durable yet."""
         return self._outbox.lag
+
+    @property
+    def spooled(self) -> int:
+        """How many of these are on this machine's disk: they survive this process."""
+        return self._spooler.spooled if self._spooler else 0
 
     @property
     def refused(self) -> int:
@@ -350,6 +364,8 @@ class Call:
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"recall call {self.writer}")
             self._task.add_done_callback(self._ended)
+            if self._spool is not None:
+                self._spool.start()
 
     def on_dying(self, leave: Callable[[], Awaitable[object]]) -> None:
         """Call and await `leave` when this worker's task is cancelled, after the last flush."""
@@ -405,6 +421,11 @@ class Call:
                 for part in (self._keep, self._sender.run, self._sender.run_partials):
                     tasks.start_soon(part)
                 tasks.start_soon(self._keeper.pulse)
+                if self._redactor.redacts:
+                    tasks.start_soon(self._sender.run_redact)
+                if self._spool is not None and self._spooler is not None:
+                    tasks.start_soon(self._spooler.run)
+                    tasks.start_soon(self._drain_orphans, self._spool)
                 await self._closing.wait()
                 tasks.cancel_scope.cancel()
             dying = False
@@ -412,7 +433,16 @@ class Call:
             with anyio.CancelScope(shield=True):
                 await self._leave(dying)
 
+    async def _drain_orphans(self, spool: Spool) -> None:
+        """Store what dead workers of this call left on this machine, before it is read if it can
+        be done in time."""
+        await spool.drain_call(self.call_id)
+        self._orphans_drained.set()
+
     async def _keep(self) -> None:
+        if self._spool is not None:
+            with anyio.move_on_after(self.settings.drain_wait):
+                await self._orphans_drained.wait()
         try:
             await self._keeper.run()
         except Held as held:
@@ -422,14 +452,13 @@ class Call:
 
     async def _leave(self, dying: bool) -> None:
         """Write what is left, hand the call over, and be gone; each step is bounded."""
-        with anyio.move_on_after(self.settings.flush_wait):
-            if not self.known and self._outbox.lag:
-                await self._keeper.read()
-            await self._sender.drain()
-            if dying:
-                await self._sender.write_partials()
-        if self._outbox.lag:
-            logger.error("%d records could not be written before the end", self._outbox.lag)
+        try:
+            with anyio.move_on_after(self.settings.flush_wait):
+                await self._write_rest(dying)
+        finally:
+            with anyio.move_on_after(self.settings.flush_wait):
+                await self._spool_rest()
+            self._say_what_is_left()
         with anyio.move_on_after(self.settings.flush_wait):
             await self._give_back()
         self._keeper.become(CallState.CLOSED)
@@ -437,6 +466,31 @@ class Call:
         for leave in self._dying if dying else ():
             with anyio.move_on_after(self.settings.flush_wait):
                 await leave()
+
+    async def _write_rest(self, dying: bool) -> None:
+        async with anyio.create_task_group() as tasks:
+            if self._spooler is not None:
+                tasks.start_soon(self._spooler.run)
+            if not self.known and self._outbox.lag:
+                await self._keeper.read()
+            await self._sender.drain()
+            tasks.cancel_scope.cancel()
+        if dying:
+            await self._sender.write_partials()
+
+    async def _spool_rest(self) -> None:
+        """Leave a file on the disk that has all of it, redacted or withheld, for any process."""
+        if self._spooler is not None:
+            await self._sender.redact(self.settings.flush_wait / 4)
+            await self._spooler.finish(self.outcome or "handover")
+
+    def _say_what_is_left(self) -> None:
+        if self.spooled:
+            logger.warning(
+                "%d records are spooled: they are stored when the store answers", self.spooled
+            )
+        if left := self.lag - self.spooled:
+            logger.error("%d records could not be written before the end", left)
 
     async def _give_back(self) -> None:
         """Release, if everything is written (rule 8), and let go of the sign of life."""

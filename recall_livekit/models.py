@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -48,7 +49,11 @@ class RecordBase(Value):
 
 
 class Turn(RecordBase):
-    """One message, verbatim. `seq` is its place among the call's turns, 0 until it has one."""
+    """One message, verbatim. `seq` is its place among the call's turns, 0 until it has one.
+
+    `late` is a reader's: the turn came in after another writer had the call (rule 7), so it was
+    said before turns that are above it. What a writer puts there does not count.
+    """
 
     kind: Literal["turn"] = "turn"
     seq: int = 0
@@ -58,6 +63,7 @@ class Turn(RecordBase):
     message_id: str | None = None
     agent: str | None = None
     interrupted: bool = False
+    late: bool = False
 
 
 class WorkingState(Value):
@@ -101,7 +107,7 @@ class Userdata(RecordBase):
     """The application's own state (`session.userdata`), whole, as JSON."""
 
     kind: Literal["userdata"] = "userdata"
-    data: JsonValue
+    data: JsonValue = None
 
 
 class Pointer(RecordBase):
@@ -147,12 +153,16 @@ class Dropped(RecordBase):
     reason: str
 
 
+LooseTime = Annotated[float, BeforeValidator(lambda at: at if isinstance(at, int | float) else 0.0)]
+"""When something newer than this reader was done; a newer version may tell it in another way."""
+
+
 class Unreadable(Value):
     """A record newer than this reader: it keeps its number, is skipped and counted."""
 
     kind: str = "?"
     v: int = 0
-    at: float = 0.0
+    at: LooseTime = 0.0
 
 
 _RECORDS = ("turn", "working_state", "userdata", "pointer", "action", "output", "dropped")
@@ -206,12 +216,28 @@ def working_state_update(at: float, changes: Mapping[str, object]) -> WorkingSta
     return WorkingStateUpdate(at=at, changes=checked.model_dump(mode="json", include=set(changes)))
 
 
+def check_changes(update: WorkingStateUpdate) -> None:
+    """Check an update that comes from elsewhere; fields of a newer version may be there.
+
+    Raises:
+        InvalidRecord: A field has a wrong type.
+    """
+    known = {name: v for name, v in update.changes.items() if name in _working_state_fields}
+    working_state_update(update.at, known)
+
+
 def merge_working_state(state: WorkingState | None, update: WorkingStateUpdate) -> WorkingState:
-    """Return the next version of the working state."""
+    """Return the next version of the working state. What does not fit a field is left out: a
+    record that was stored can be read, whoever wrote it."""
     known = {name: v for name, v in update.changes.items() if name in _working_state_fields}
     current = state or WorkingState()
-    merged = current.model_dump() | known
-    return WorkingState.model_validate(merged | {"version": current.version + 1, "at": update.at})
+    head = {"version": current.version + 1, "at": update.at}
+    try:
+        return WorkingState.model_validate(current.model_dump() | known | head)
+    except ValidationError as error:
+        wrong = {fault["loc"][0] for fault in error.errors()}
+        kept = {name: v for name, v in known.items() if name not in wrong}
+        return WorkingState.model_validate(current.model_dump() | kept | head)
 
 
 # --- beside the chain -------------------------------------------------------------------------

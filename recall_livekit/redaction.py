@@ -48,19 +48,29 @@ class Redactor:
         self.withheld = 0
         """How many texts were withheld because redaction failed."""
 
-    async def records(self, records: Sequence[Record]) -> tuple[Record, ...]:
-        """Return the records as they may be stored."""
-        return await self._all(records, _records.validate_python)
+    @property
+    def redacts(self) -> bool:
+        """Whether there is anything to be done."""
+        return self._redact is not None
+
+    async def records(
+        self, records: Sequence[Record], seconds: float | None = None
+    ) -> tuple[Record, ...]:
+        """Return the records as they may be stored, within `seconds` if they are given."""
+        return await self._all(records, _records.validate_python, seconds)
 
     async def partials(self, partials: Sequence[Partial]) -> tuple[Partial, ...]:
         """Return the partials as they may be stored."""
         return await self._all(partials, Partial.model_validate)
 
-    async def _all(self, values: Sequence[_T], load: Callable[[Any], _T]) -> tuple[_T, ...]:
+    async def _all(
+        self, values: Sequence[_T], load: Callable[[Any], _T], seconds: float | None = None
+    ) -> tuple[_T, ...]:
         if self._redact is None:
             return tuple(values)
         redact = self._guarded(self._redact)
-        seconds = self._seconds + TEXT_SECONDS * len(values)
+        if seconds is None:
+            seconds = self._seconds + TEXT_SECONDS * len(values)
         with anyio.move_on_after(seconds):
             return await _beside(lambda: tuple(load(_fields(value, redact)) for value in values))
         self._count(TimeoutError(f"no answer within {seconds:.1f} s"), len(values))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import anyio
 
 from .engine.requests import Ack
 from .errors import Erased, Fenced, InvalidInput, RecallError, StoreError, UnknownRun
 from .keeper import CallState, LeaseKeeper
-from .models import Partial, Record
+from .models import Dropped, Partial, Record
 from .outbox import Outbox, Unit
 from .redaction import Redactor
 from .seams import Clock
@@ -42,7 +43,7 @@ class Sender:
         self._keeper = keeper
         self._outbox = outbox
         self._redactor = redactor
-        self._stored: tuple[Unit, tuple[Record, ...]] | None = None
+        self._redacting = anyio.Lock()
         self._partials: dict[str, Partial] = {}
         self._partials_changed = anyio.Event()
 
@@ -55,7 +56,10 @@ class Sender:
     async def drain(self) -> None:
         """Return once the outbox is empty; tries for as long as it takes."""
         pause = self._settings.retry_first
-        while (unit := self._outbox.unit()) is not None:
+        while self._outbox.lag:
+            if (unit := self._outbox.unit()) is None:
+                await self.redact()
+                continue
             await self._wait_known()
             try:
                 ack = await self._send(unit)
@@ -72,8 +76,7 @@ class Sender:
             await self._keeper.wait_change()
 
     async def _send(self, unit: Unit) -> Ack:
-        records = await self._redacted(unit)
-        keeper = self._keeper
+        records, keeper = unit.records, self._keeper
         async with keeper.creating:
             if (lost := self._outbox.lost_with(unit)) is not None:
                 return await self._transport.append_provisional(
@@ -88,15 +91,10 @@ class Sender:
                     raise Erased("the run that this was said in was never opened, and is over")
                 request = keeper.request()
                 keeper.run_number = await self._transport.open_run(self._call_id, request)
+                self._outbox.tell()
             return await self._transport.append_provisional(
                 self._call_id, keeper.writer, unit.first, records, keeper.run_number, keeper.epoch
             )
-
-    async def _redacted(self, unit: Unit) -> tuple[Record, ...]:
-        """Return the unit as it is stored: redacted once, however often it is sent."""
-        if self._stored is None or self._stored[0] is not unit:
-            self._stored = (unit, await self._redactor.records(unit.records))
-        return self._stored[1]
 
     async def _failed(self, error: Exception, unit: Unit, pause: float) -> None:
         if isinstance(error, Erased):
@@ -111,6 +109,7 @@ class Sender:
         elif isinstance(error, Fenced):
             await self._wait_fenced()
         else:
+            self._outbox.failed()
             if not isinstance(error, StoreError):
                 logger.error("records %d-%d were refused: %s", unit.first, unit.last, error)
             await self._clock.sleep(pause)
@@ -121,6 +120,31 @@ class Sender:
         with anyio.move_on_after(self._settings.retry_last):
             while self._keeper.state is CallState.HOLDING:
                 await self._keeper.wait_change()
+
+    # --- redaction ----------------------------------------------------------------------------
+
+    async def run_redact(self) -> None:
+        """Redact whatever is queued at once, whether or not anything can be sent."""
+        while True:
+            await self.redact()
+            await self._outbox.wait_change()
+
+    async def redact(self, seconds: float | None = None) -> None:
+        """Return once nothing queued is raw: each record is redacted once, in its order.
+
+        What takes longer than the redactor's bound, or than `seconds` a batch, is withheld.
+        """
+        async with self._redacting:
+            while (raw := self._outbox.raw()) is not None:
+                self._outbox.redacted(raw, await self._redacted(raw.records, seconds))
+
+    async def _redacted(self, raw: Sequence[Record], seconds: float | None) -> Sequence[Record]:
+        try:
+            return await self._redactor.records(raw, seconds)
+        except Exception as error:  # what came out is no record any more
+            logger.error("%d records cannot be redacted: %s", len(raw), type(error).__name__)
+            reason = "it could not be redacted"
+            return [Dropped(at=r.at, of=getattr(r, "kind", "?"), reason=reason) for r in raw]
 
     # --- partials -----------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ class Settings:
     """A snapshot is written after so many entries: the longest tail that a resume reads."""
 
     outbox_records: int = 20_000
-    """Records waiting to be acknowledged; more are refused and counted."""
+    """Records waiting to be acknowledged; more are refused and counted. Before that superseded
+    userdata and working states make room; the markers in their places do not count here."""
 
     outbox_bytes: int = 64 * 1024 * 1024
     """The same in characters of text."""
@@ -67,6 +68,24 @@ class Settings:
 
     disconnect_grace: float = 0.3
     """How long a holder whose stream to the server broke may take to come back."""
+
+    spool_after: float = 0.5
+    """A record that waits longer than this to be stored is written to the spool, on disk."""
+
+    spool_bytes: int = 256 * 1024 * 1024
+    """The most bytes in the spool's directory; beyond it records are kept in memory alone."""
+
+    spool_call_bytes: int = 64 * 1024 * 1024
+    """The most bytes in one call's spool file; the same."""
+
+    drain_interval: float = 5.0
+    """How often a process looks for spool files that nobody has any more."""
+
+    drain_wait: float = 0.1
+    """How long a new worker waits, before its first read, for what dead ones spooled here."""
+
+    return_grace: float = 1.0
+    """How long a holder may take to come back to a server that was away itself."""
 
     request_wait: float = 5.0
     """The longest that one request to a Recall server takes."""

@@ -17,6 +17,7 @@ __all__ = ["brief"]
 
 CHARS_A_TOKEN = 20
 """More characters than this to each token that is left cannot fit: such a text is not counted."""
+_NEWEST = "## The newest turns, verbatim"
 _LINE_TOKENS = 2
 """What a line break and a bullet may cost beyond the line's own words."""
 _MESSAGE_TOKENS = 6
@@ -44,7 +45,10 @@ class _Budget:
 
     def section(self, kind: str, title: str, lines: Sequence[str]) -> list[str]:
         """Return the title and the lines that fit, or nothing."""
-        if not lines or not self.takes(kind, title):
+        if not lines:
+            return []
+        if not self.takes(kind, title):
+            self.omitted[kind] += len(lines) - 1
             return []
         kept = [line for line in lines if self.takes(kind, line)]
         return ["", title, *kept] if kept else []
@@ -84,7 +88,7 @@ def brief(
         userdata=shown.userdata,
         agent=shown.agent,
         omitted=budget.omitted,
-        unreadable=fold.unreadable,
+        unreadable=shown.unreadable,
         last_said_at=run.said_at,
     )
 
@@ -115,7 +119,8 @@ def _notes(
 def _turns(fold: Fold, budget: _Budget) -> tuple[Turn, ...]:
     """Return the newest turns that fit, without a hole between them."""
     kept: list[Turn] = []
-    for turn in reversed(fold.turns):
+    fits = bool(fold.turns) and budget.takes("turn", _NEWEST)
+    for turn in reversed(fold.turns) if fits else ():
         if not budget.takes("turn", _turn_line(turn), _MESSAGE_TOKENS):
             break
         kept.append(turn)
@@ -127,12 +132,13 @@ def _turns(fold: Fold, budget: _Budget) -> tuple[Turn, ...]:
 def _with_turns(notes: str, turns: Sequence[Turn]) -> str:
     if not turns:
         return notes
-    return "\n".join([notes, "", "## The newest turns, verbatim", *map(_turn_line, turns)])
+    return "\n".join([notes, "", _NEWEST, *map(_turn_line, turns)])
 
 
 def _turn_line(turn: Turn) -> str:
     cut = " (cut off)" if turn.interrupted else ""
-    return f"[{turn.role} #{turn.seq}{cut}] {turn.content}"
+    late = " (late)" if turn.late else ""
+    return f"[{turn.role} #{turn.seq}{cut}{late}] {turn.content}"
 
 
 def _action_line(action: Action) -> str:

@@ -131,7 +131,7 @@ class Chain:
         A fold that skipped something newer than this reader writes none.
         """
         known = self.fold.writers.get(writer)
-        if known is None or self.fold.unreadable:
+        if known is None or self.fold.with_waiting().unreadable:
             return
         folded = self.fold.value()
         try:

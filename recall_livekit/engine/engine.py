@@ -25,8 +25,9 @@ from .fold import Fold
 from .liveness import Liveness, Witness, renewal_cell
 from .onlooker import Onlooker
 from .partials import read_partials, write_partials
-from .refusals import fenced, refusal, refuse_erased, refuse_held
+from .refusals import fenced, refusal, refuse_erased, refuse_held, refuse_spooled
 from .requests import Ack, Acquire, Grant
+from .spooled import newest_run, placing
 from .streams import close_stream, open_stream, reopen_stream
 
 __all__ = ["Engine"]
@@ -199,16 +200,18 @@ class Engine(Onlooker):
     async def open_run(self, call: str, request: Acquire) -> int:
         """Return the run that this origin's provisional records belong to, opening it if needed.
 
+        With `said_at` they are a spool's, which are decided at that time (see `spooled`).
+
         Raises:
             Erased, StoreError.
+            Held, UnknownRun: Of a spool's alone: try later; it can never be told.
         """
         chain, witness = self._chain(call), self._witness(call)
         async with chain.writing:
             for _ in range(TRIES):
                 fold, liveness = await self._looked(chain, witness)
-                refuse_erased(fold, request)
-                if self._continues(fold, request.origin, witness, liveness) and fold.run:
-                    return fold.run.number
+                if (run := await self._known_run(chain, request, witness, liveness)) is not None:
+                    return run
                 await self._try(chain, self._run_entry(fold, request))
             raise StoreUnavailable(MOVING)
 
@@ -255,6 +258,32 @@ class Engine(Onlooker):
         await self.store.aclose()
 
     # --- inside -------------------------------------------------------------------------------
+
+    async def _known_run(
+        self, chain: Chain, request: Acquire, witness: Witness, liveness: Liveness
+    ) -> int | None:
+        """Return the run that is there for these records; None if they open one."""
+        fold, said_at = chain.fold, request.said_at
+        if said_at is None:
+            refuse_erased(fold, request)
+            goes_on = self._continues(fold, request.origin, witness, liveness)
+            return fold.run.number if goes_on and fold.run else None
+        refuse_spooled(fold, request)
+        place = placing(
+            fold,
+            writer=request.writer,
+            room_sid=request.origin.room_sid,
+            said_at=said_at,
+            goes_on=self._continues(fold, request.origin, witness, liveness, at=said_at),
+            renewed_at=witness.renewed_at,
+            liveness=liveness,
+        )
+        if place.of_writer:
+            return await newest_run(self.store, chain.call, writer=request.writer)
+        if place.of_room:
+            sid = request.origin.room_sid
+            return await newest_run(self.store, chain.call, room_sid=sid)
+        return place.run
 
     @staticmethod
     async def _looked(chain: Chain, witness: Witness) -> tuple[Fold, Liveness]:
@@ -323,7 +352,7 @@ class Engine(Onlooker):
     def _run_entry(self, fold: Fold, request: Acquire) -> RunEntry:
         return RunEntry(
             epoch=fold.epoch,
-            at=self._clock.now(),
+            at=self._clock.now() if request.said_at is None else request.said_at,
             writer=request.writer,
             run=(fold.run.number if fold.run else 0) + 1,
             room_sid=request.origin.room_sid,

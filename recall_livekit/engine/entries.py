@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from ..errors import InvalidRecord
-from ..models import Outcome, Record, Value, known_kind
+from ..models import LooseTime, Outcome, Record, Value, known_kind
 
 __all__ = [
     "Entry",
@@ -108,7 +108,7 @@ class UnknownEntry(Value):
     kind: str = "?"
     v: int = 0
     epoch: int = 0
-    at: float = 0.0
+    at: LooseTime = 0.0
 
 
 _ENTRIES = ("records", "run", "lease", "release", "erase", "stub")

@@ -281,6 +281,7 @@ class Fold:
         self.lease = None
 
     def _unknown(self, entry: UnknownEntry) -> None:
+        self.content += 1
         self.unreadable += 1
         if entry.epoch > self.epoch:
             self.epoch = entry.epoch
@@ -341,7 +342,7 @@ class Fold:
 
     def _turn(self, turn: Turn, writer: str, number: int, *, late: bool) -> None:
         self.run_turns += 1
-        self.turns.append(turn.model_copy(update={"seq": self.turn_count}))
+        self.turns.append(turn.model_copy(update={"seq": self.turn_count, "late": late}))
         self.turn_chars += _retained(turn)
         while self.turn_chars > self.retained_chars and len(self.turns) > 1:
             self.turn_chars -= _retained(self.turns.popleft())

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from ..models import Renewal
 from ..seams import Clock
+from ..settings import Settings
 from ..stores.base import Cell, Locks, Store
 from .entries import LeaseEntry
 from .fold import Fold
-from .streams import read_stream, stream_cell
+from .streams import StreamState, read_stream, stream_cell
 
 __all__ = ["Liveness", "Witness", "renewal_cell"]
 
@@ -40,14 +41,15 @@ def renewal_cell(epoch: int) -> str:
 class Witness:
     """One engine's own observations of one call's holder; they are per epoch (rule 10)."""
 
-    def __init__(self, store: Store, call: str, clock: Clock, grace: float) -> None:
+    def __init__(self, store: Store, call: str, clock: Clock, settings: Settings) -> None:
         """Have seen nothing yet."""
         self._store = store
         self._locks = store if isinstance(store, Locks) else None
         self._call = call
         self._clock = clock
-        self._grace = grace
-        self._broken: tuple[int, int, float] | None = None
+        self._settings = settings
+        self._stream: StreamState | None = None
+        self._broken_at: float | None = None
         self._epoch = -1
         self._version: str | None = None
         self._since = 0.0
@@ -65,7 +67,9 @@ class Witness:
         A holder whose process is gone is dead. While its lock is held, only silence for a TTL on
         this worker's own clock counts; without a lock to go by a passed deadline is enough,
         unless a renewal was seen to change within the TTL (rule 11). A stream that broke is
-        given `grace` on this worker's own clock, unless the server that saw it break did so.
+        given `disconnect_grace` on this worker's own clock, unless the server that saw it break
+        did so. One that nobody saw break, and whose deadline is passed, has `return_grace`: the
+        server was away, and its holder may be about to come back.
         """
         lease = fold.lease
         if lease is None:
@@ -74,10 +78,12 @@ class Witness:
         locked = await self._locked(lease)
         if locked is False or (lease.stream and await self._stream_broke(lease.epoch)):
             return Liveness.DEAD
-        if self._clock.monotonic() - self._since >= lease.ttl:
+        silent = self._clock.monotonic() - self._since
+        if silent >= lease.ttl:
             return Liveness.LAPSED
         passed = self._clock.now() > self.renewed_at + lease.ttl
-        if passed and not locked and not self._saw_change:
+        patient = lease.stream and silent < self._settings.return_grace
+        if passed and not locked and not self._saw_change and not patient:
             return Liveness.LAPSED
         self._alive_at = self._clock.monotonic()
         return Liveness.LIVE
@@ -97,18 +103,24 @@ class Witness:
         return await self._locks.held(lease.lock)
 
     async def _stream_broke(self, epoch: int) -> bool:
-        stream = read_stream(await self._store.get_cell(self._call, stream_cell(epoch)))
-        if stream is None or stream.state == "open":
+        """Whether the holder's stream is gone. One that was opened anew is a sign of life."""
+        seen = read_stream(await self._store.get_cell(self._call, stream_cell(epoch)))
+        if seen != self._stream:
+            came_back = self._stream is not None and seen is not None and seen.state == "open"
+            self._stream, now = seen, self._clock.monotonic()
+            self._broken_at = now if seen is not None and seen.state != "open" else None
+            if came_back:
+                self._saw_change, self._since = True, now
+        if seen is None or self._broken_at is None:
             return False
-        if self._broken is None or self._broken[:2] != (epoch, stream.generation):
-            self._broken = (epoch, stream.generation, self._clock.monotonic())
-        waited = self._clock.monotonic() - self._broken[2]
-        return stream.state == "gone" or waited >= self._grace
+        waited = self._clock.monotonic() - self._broken_at
+        return seen.state == "gone" or waited >= self._settings.disconnect_grace
 
     def _observe(self, lease: LeaseEntry, cell: Cell | None) -> None:
         version = cell.version if cell else None
         if lease.epoch != self._epoch:
             self._epoch, self._saw_change = lease.epoch, False
+            self._stream = self._broken_at = None
         elif version == self._version:
             return
         else:

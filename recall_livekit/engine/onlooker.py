@@ -10,9 +10,7 @@ from functools import partial
 import anyio
 
 from ..call_ids import check_call_id
-from ..errors import (
-    Fenced,
-)
+from ..errors import Fenced, StoreError
 from ..models import Briefing, Partial, Turn
 from ..seams import Clock
 from ..settings import CHARS_A_BRIEFED_TOKEN, Settings
@@ -140,9 +138,19 @@ class Onlooker:
         return self.store.calls()
 
     async def summaries(self) -> AsyncIterator[CallSummary]:
-        """Yield how every call stands, in no order. It reads each of them."""
+        """Yield how every call stands, in no order. It reads each of them.
+
+        Raises:
+            StoreError: One cannot be read; said at the end, after all the others.
+        """
+        failed: StoreError | None = None
         async for call in self.store.calls():
-            yield await self.summary(call)
+            try:
+                yield await self.summary(call)
+            except StoreError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     async def summary(self, call: str) -> CallSummary:
         """Return how the call stands.
@@ -170,13 +178,21 @@ class Onlooker:
 
     def _witness(self, call: str) -> Witness:
         return self._witnesses.setdefault(
-            call, Witness(self.store, call, self._clock, self.settings.disconnect_grace)
+            call, Witness(self.store, call, self._clock, self.settings)
         )
 
-    def _continues(self, fold: Fold, origin: Origin, witness: Witness, liveness: Liveness) -> bool:
+    def _continues(
+        self,
+        fold: Fold,
+        origin: Origin,
+        witness: Witness,
+        liveness: Liveness,
+        at: float | None = None,
+    ) -> bool:
+        """Whether it goes on with the current run: now, or as it was `at` some time."""
         return continues(
             fold,
-            origin.model_copy(update={"at": self._clock.now()}),
+            origin.model_copy(update={"at": self._clock.now() if at is None else at}),
             settings=self.settings,
             same_call=self._same_call,
             renewed_at=witness.renewed_at if fold.lease else 0.0,

@@ -9,7 +9,7 @@ from .folded import sid_hash
 from .liveness import Liveness
 from .requests import Acquire
 
-__all__ = ["fenced", "refusal", "refuse_erased", "refuse_held"]
+__all__ = ["fenced", "refusal", "refuse_erased", "refuse_held", "refuse_spooled"]
 
 
 def fenced(fold: Fold) -> Fenced:
@@ -32,6 +32,20 @@ def refuse_erased(fold: Fold, request: Acquire) -> None:
     wrote_before = _wrote_before(fold, request.writer)
     if (sid and sid_hash(sid) in fold.erased_sids) or read_before or wrote_before:
         raise Erased("this call was erased; what this worker knows of it is not written again")
+
+
+def refuse_spooled(fold: Fold, request: Acquire) -> None:
+    """Rule 17: of a writer that never read, it cannot be told whether it spoke before an erasure,
+    unless it has an entry since, or its room has a run."""
+    sid = request.origin.room_sid
+    if request.read_position is not None or _wrote_before(fold, request.writer):
+        refuse_erased(fold, request)
+    elif not fold.erases or request.writer in fold.writers:
+        return
+    elif sid and sid_hash(sid) in fold.erased_sids:
+        raise Erased("this call was erased; what is spooled of it is not written again")
+    elif not sid or sid_hash(sid) not in fold.sids:
+        raise UnknownRun("a spool's writer never read, and may have spoken before an erasure")
 
 
 def _wrote_before(fold: Fold, writer: str) -> bool:

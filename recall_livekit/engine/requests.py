@@ -33,7 +33,8 @@ class Acquire(Value):
 
     `read_position` is where the writer's first read ended, None if it never read: a writer whose
     words are older than an erasure is refused. `tokens` is the budget of the briefing, if it is
-    not the engine's own.
+    not the engine's own. `said_at` is when a spool's words were said (Unix seconds), None of a
+    live call: only `open_run` knows it.
     """
 
     writer: str
@@ -46,6 +47,7 @@ class Acquire(Value):
     steal: bool = False
     read_position: int | None = None
     tokens: int | None = None
+    said_at: float | None = None
 
 
 class Grant(Value):

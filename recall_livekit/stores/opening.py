@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import InvalidSettings
 from .base import Store
 
-__all__ = ["DEFAULT_NAMESPACE", "check_namespace", "open_store"]
+__all__ = ["DEFAULT_NAMESPACE", "check_namespace", "directory_of", "open_store"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -46,7 +46,7 @@ def open_store(url: str, namespace: str = DEFAULT_NAMESPACE) -> Store:
     if scheme == "sqlite":
         from .sqlite import SqliteStore
 
-        directory = _directory(url)
+        directory = directory_of(url)
         if check_namespace(namespace) != DEFAULT_NAMESPACE:
             directory = directory / "namespaces" / namespace
         logger.info("records are in %s", directory)
@@ -57,7 +57,12 @@ def open_store(url: str, namespace: str = DEFAULT_NAMESPACE) -> Store:
     )
 
 
-def _directory(url: str) -> Path:
+def directory_of(url: str) -> Path:
+    """Return the directory that a ``sqlite:`` address names, in full.
+
+    Raises:
+        InvalidSettings: It names none.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path).removeprefix("/")
     if parts.netloc or not path:

@@ -38,8 +38,8 @@ class Audit:
     def compare(self) -> None:
         """Check that the product shows what the ledger says."""
         shown, account = self._fold.with_waiting(), self._ledger.shown()
-        ours = [(turn.content, turn.seq) for turn in shown.turns]
-        theirs = [(said.content, said.seq) for said in account.said]
+        ours = [(turn.content, turn.seq, turn.late) for turn in shown.turns]
+        theirs = [(said.content, said.seq, said.late) for said in account.said]
         if ours != theirs[len(theirs) - len(ours) :] or (self._whole and len(ours) < len(theirs)):
             self._fail("turns", f"shown {ours[-8:]}, the chain says {theirs[-8:]}")
         if shown.userdata != account.userdata:

@@ -1,4 +1,5 @@
-"""Others who touch the call: an operator who erases it, and a writer in too much of a hurry."""
+"""Others who touch the call: an operator who erases it or drains a spool, and a writer in too much
+of a hurry."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .worker import Worker
     from .world import World
 
-__all__ = ["erase", "hurry"]
+__all__ = ["drain", "erase", "hurry"]
 
 
 async def erase(world: World, worker: Worker) -> None:
@@ -33,6 +34,14 @@ async def erase(world: World, worker: Worker) -> None:
         else:
             world.erased(there)
             break
+    await worker.exit()
+
+
+async def drain(worker: Worker) -> None:
+    """Drain what dead workers of this machine have left, as an operator's command does."""
+    assert worker.spool is not None
+    async for _ in worker.spool.drain_all():
+        pass
     await worker.exit()
 
 

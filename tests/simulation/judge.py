@@ -10,6 +10,7 @@ from .audit import Audit
 from .erased import Erased
 from .fairness import Fairness
 from .ledger import Ledger, Raw
+from .spools import Spools
 from .still import Still
 
 __all__ = ["Judge"]
@@ -31,6 +32,7 @@ class Judge:
         self.ledger = Ledger(fail)
         self.fairness = Fairness(fail, self.ledger)
         self.erased = Erased(fail, self.ledger, self.still.everything, self.first_read)
+        self.spools = Spools(fail, self.ledger, note)
         self._audit = Audit(fail, self.ledger, self.still, retained_chars)
 
     def step(self) -> None:
@@ -41,6 +43,7 @@ class Judge:
         self._note(f"{position} {_line(raw)}")
         self.fairness.before(raw)
         self._count_takeover(raw)
+        self.spools.entry(raw, data)
         self.ledger.append(position, raw)
         self.still.entries.append(bytes(data))
         self.erased.entry(position, raw, data)
@@ -76,6 +79,7 @@ class Judge:
 
     async def final(self) -> None:
         """Check the whole once more."""
+        self.spools.final()
         self._audit.compare()
         self._audit.snapshot()
         self._audit.stubs()

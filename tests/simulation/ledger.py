@@ -27,6 +27,7 @@ class Said:
     number: int
     lease_epoch: int | None
     epoch_read: int | None
+    late: bool
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Account:
                     number,
                     None if provisional else entry["epoch"],
                     entry["epoch"] if provisional else None,
+                    late,
                 )
             )
         elif record["kind"] == "userdata" and not late:

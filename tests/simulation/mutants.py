@@ -6,8 +6,7 @@ A patch is as small as the rule that it breaks. The odds bring about what the ru
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -29,36 +28,7 @@ from recall_livekit.stores.objects import ObjectStore
 
 from . import outputs
 from .eager import ahead, write_ahead
-from .odds import Odds
-
-__all__ = ["MUTANTS", "Mutant"]
-
-Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A broken rule, and a world in which that shows."""
-
-    rule: str
-    patch: Patch
-    odds: Odds
-
-
-STORMY = Odds(bad_weather=1.0, fault=0.15)
-ERASING = Odds(bad_weather=0.8, fault=0.15, erase=0.4, new_room=0.2)
-RACING = Odds(bad_weather=0.0, workers=4, idle=0.05, life=1.0, fuse=0.0, steal=0.0, erase=0.0)
-"""Several are there when one leaves, and all want the call at once."""
-MUTANTS: dict[str, Mutant] = {}
-
-
-def mutant(rule: str, odds: Odds = STORMY) -> Callable[[Patch], Patch]:
-    def add(patch: Patch) -> Patch:
-        MUTANTS[patch.__name__.replace("_", " ")] = Mutant(rule, patch, odds)
-        return patch
-
-    return add
-
+from .mutant import ERASING, RACING, STORMY, mutant
 
 # --- fencing and order --------------------------------------------------------------------------
 

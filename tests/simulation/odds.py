@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from recall_livekit import Settings
 from recall_livekit.testing.faults import Faults
 
-__all__ = ["CALM", "Kind", "Odds", "settings"]
+__all__ = ["CALM", "OUTAGE", "Kind", "Odds", "settings", "spooling"]
 
 Kind = Literal["bucket", "table"]
 CALM = Faults(delay=1.0, longest_delay=0.02)
+OUTAGE = Faults(drop_request=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,16 @@ class Odds:
     orphan: float = 0.1
     """A dead process's lock is held by its child, for ever."""
 
+    spool: float = 0.5
+    """A world whose workers have spools, on one or two machines."""
+    outage: float = 0.1
+    """The store is out of a worker's reach for a while: from its start, or in mid-call."""
+    longest_outage: float = 4.0
+    full_disk: float = 0.1
+    """A machine's disk is full, until the weather changes."""
+    drainer: float = 0.3
+    """Each second: a process of one of the machines drains its spool, or two do at once."""
+
     new_room: float = 0.08
     no_room: float = 0.1
     """A worker that names no room."""
@@ -86,6 +97,17 @@ class Odds:
             delay=1.0,
             longest_delay=0.05,
         )
+
+
+def spooling(settings: Settings, spool_call_bytes: int) -> Settings:
+    """Return the same for a world with spools."""
+    return replace(
+        settings,
+        spool_after=0.3,
+        spool_call_bytes=spool_call_bytes,
+        drain_interval=1.0,
+        outbox_records=40,
+    )
 
 
 def settings(retained_chars: int) -> Settings:

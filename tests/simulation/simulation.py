@@ -11,7 +11,7 @@ from typing import Any
 
 from recall_livekit.call import Call
 
-from .hands import erase, hurry
+from .hands import drain, erase, hurry
 from .odds import CALM, Kind, Odds
 from .virtual import run_virtual
 from .worker import Worker
@@ -22,6 +22,8 @@ __all__ = ["Outcome", "simulate"]
 HOLDS_WITHIN = 2.0 + 2.0
 """The TTL, and what a worker needs to read, to look and to write."""
 DRAINS_WITHIN = 3.0
+DRAIN_TRIES = 10
+"""Half a second between two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +114,11 @@ class _Day:
     async def _bad_day(self) -> None:
         slots = self._odds.workers or self._world.random.choice((2, 2, 3, 4))
         work = [self._comes_and_goes() for _ in range(slots)]
+        drainers = [self._drainers()] if self._world.machines else []
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(part)
-                for part in (*work, self._weather(), self._erasers(), self._hasty())
+                for part in (*work, self._weather(), self._erasers(), self._hasty(), *drainers)
             ]
             await self._enough()
             for task in running:
@@ -142,13 +145,21 @@ class _Day:
         while True:
             bad = world.random.random() < odds.bad_weather
             world.weather = odds.faults() if bad else CALM
+            for machine in world.machines:
+                machine.full = world.spools.random() < odds.full_disk
             for worker in world.workers:
-                worker.store.faults = world.weather
+                self._cuts_off(worker)
+                worker.weather(world.weather)
                 if worker.chance(odds.frozen_store):
                     self._freezes(worker)
                 if worker.chance(odds.jump):
                     worker.process.jump(world.random.choice((-3600.0, 3600.0)))
             await asyncio.sleep(world.random.uniform(0.5, 2.0))
+
+    def _cuts_off(self, worker: Worker) -> None:
+        spools = self._world.spools
+        if worker.spool is not None and spools.random() < self._odds.outage:
+            worker.cut_off()
 
     def _freezes(self, worker: Worker) -> None:
         worker.store.freeze()
@@ -178,6 +189,15 @@ class _Day:
                 worker = world.new_worker()
                 worker.process.spawn(hurry(world, worker))
 
+    async def _drainers(self) -> None:
+        world = self._world
+        while True:
+            await asyncio.sleep(1.0)
+            if world.spools.random() < self._odds.drainer:
+                for _ in range(world.spools.choice((1, 2))):
+                    worker = world.new_worker()
+                    worker.process.spawn(drain(worker))
+
     # --- the evening ----------------------------------------------------------------------------
 
     async def _evening(self) -> None:
@@ -188,11 +208,16 @@ class _Day:
             worker.process.go_on()
             worker.process.fuse = None
             worker.store.thaw()
-            worker.store.faults = CALM
+            self._clear_sky(worker)
+        for machine in world.machines:
+            machine.full = False
         if (survivor := self._survivor()) is not None:
             await self._has_it(survivor)
         await self._has_it(self._next())
+        if world.machines and world.spools.random() < 0.5:
+            await self._is_drained()
         await world.judge_erasure()
+        await self._is_drained()
         await world.judge.final()
 
     def _survivor(self) -> Worker | None:
@@ -209,8 +234,13 @@ class _Day:
         if self._is_erased(world.room.sid):
             world.move()
         worker = world.new_worker()
+        self._clear_sky(worker)
         worker.open("standby", world.room)
         return worker
+
+    def _clear_sky(self, worker: Worker) -> None:
+        worker.cut_off_until = 0.0
+        worker.weather(CALM)
 
     def _is_erased(self, sid: str | None) -> bool:
         ledger = self._world.judge.ledger
@@ -234,6 +264,20 @@ class _Day:
         await call.flush(DRAINS_WITHIN)
         if call.lag:
             world.fail("drain", f"{call.writer} keeps {call.lag} records, and nothing hinders it")
+
+    async def _is_drained(self) -> None:
+        """What the dead have left is stored, or where it may not be, set aside."""
+        self._kill_all_but(None)
+        for machine in self._world.machines:
+            worker = self._world.new_worker(machine)
+            self._clear_sky(worker)
+            assert worker.spool is not None
+            for _ in range(DRAIN_TRIES):
+                outcomes = [one async for one in worker.spool.drain_all()]
+                await asyncio.sleep(0.5)
+            for one in outcomes:
+                self._world.fail("drain", f"{one.name} {one.outcome}: {one.why}")
+            await worker.exit()
 
     def _not_his_any_more(self, worker: Worker, call: Call) -> bool:
         """Whether a worker that will not hold the call is right."""

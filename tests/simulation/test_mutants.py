@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from .mutants import MUTANTS
+from . import mutants, spool_mutants
+from .mutant import MUTANTS
 from .simulation import simulate
 from .tally import TALLY, Caught
 
+LISTS = (mutants, spool_mutants)
+"""What fills `MUTANTS`."""
 SEEDS = range(1000, 1040)
 """The CI budget of one mutant."""
 

@@ -11,11 +11,14 @@ from recall_livekit.engine.engine import Engine
 from recall_livekit.errors import Closed, OutboxFull, ReadOnly
 from recall_livekit.keeper import IfHeld
 from recall_livekit.models import Outcome
-from recall_livekit.testing.faults import FaultyStore
+from recall_livekit.spool.spool import Spool
+from recall_livekit.testing.faults import Faults, FaultyStore
 
 from .audit import CALL
+from .disk import Machine
 from .eager import EagerChain
 from .fairness import Who
+from .odds import OUTAGE
 from .outputs import keep_outputs
 from .process import Process
 
@@ -30,7 +33,14 @@ OUTCOMES: tuple[Outcome, ...] = ("handover", "handover", "left")
 class Worker:
     """A process, its engine, and the live calls that it has one after the other."""
 
-    def __init__(self, world: World, process: Process, store: FaultyStore, random: Random) -> None:
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        store: FaultyStore,
+        random: Random,
+        machine: Machine | None,
+    ) -> None:
         self.process = process
         self.store = store
         self.call: Call | None = None
@@ -39,11 +49,32 @@ class Worker:
         self._odds = world.odds
         self._random = random
         self.engine = Engine(store, process.clock, world.settings)
+        self.cut_off_until = 0.0
+        self.spool: Spool | None = None
+        if machine is not None:
+            self._open_spool(machine)
         self._eager = self.chance(self._odds.eager)
         self._forget_call()
 
     def chance(self, odds: float) -> bool:
         return self._random.random() < odds
+
+    def _open_spool(self, machine: Machine) -> None:
+        disk = machine.disk(self.process)
+        clock, settings = self.process.clock, self._world.settings
+        self.spool = Spool(disk, "here", self.engine, clock, settings)
+        if self._world.spools.random() < self._odds.outage:
+            self.cut_off()
+
+    def cut_off(self) -> None:
+        """The store is out of its reach for a while."""
+        seconds = self._world.spools.uniform(0.5, self._odds.longest_outage)
+        self.cut_off_until = asyncio.get_running_loop().time() + seconds
+        self.weather(self._world.weather)
+
+    def weather(self, faults: Faults) -> None:
+        cut_off = asyncio.get_running_loop().time() < self.cut_off_until
+        self.store.faults = OUTAGE if cut_off else faults
 
     async def live(self) -> None:
         """Have the call, once or more; end in one of the ways that processes end."""
@@ -82,13 +113,17 @@ class Worker:
             caller=room.caller,
             if_held=if_held,
             if_lease_lost=self._random.choice(("standby", "standby", "leave", "speak")),
+            spool=self.spool,
         )
         self.room, self.call = room, call
         self._world.judge.fairness.who[call.writer] = Who(self.process, if_held == "steal")
         self._world.note(f"{self.process.name} is {call.writer} {room.sid} {if_held}")
+        self._world.judge.spools.opened(call, room.sid)
         self._tell_judge(call)
         call.start()
         self.process.own(call._task)
+        if self.spool is not None:
+            self.process.own(self.spool._task)
         self.process.spawn(self._note_first_read(call))
         if self.chance(self._odds.outputs):
             self.process.spawn(keep_outputs(self._world, self, call, self._random))
@@ -113,6 +148,7 @@ class Worker:
         def erased() -> int:
             nonlocal cleared
             cleared = True
+            self._world.judge.spools.cleared(call.writer)
             dropped = clear()
             cleared = False
             return dropped
@@ -201,6 +237,8 @@ class Worker:
     async def exit(self) -> None:
         """End the process, one way or the other."""
         if self.process.alive:
+            if self.spool is not None:
+                await self.spool.aclose()
             self.process.on_death.clear()
             await self.engine.aclose()
             self.process.die()

@@ -15,10 +15,11 @@ from recall_livekit.stores.memory import MemoryStore
 from recall_livekit.testing.faults import FaultyStore
 
 from .buckets import Door, SharedBucket
+from .disk import Machine
 from .erased import marker
 from .hands import erase
 from .judge import Judge
-from .odds import CALM, Kind, Odds, settings
+from .odds import CALM, Kind, Odds, settings, spooling
 from .process import Process
 from .table import Table, TableStore
 from .worker import Worker
@@ -42,10 +43,14 @@ class World:
         self.odds = odds
         self.kind: Kind = odds.kind or ("bucket", "table")[seed % 2]
         self.settings = settings(self.random.choice((600, 1 << 30)))
+        self.spools = Random(f"{seed}, the spools")
         self.trace: list[str] = []
         self.crashes = 0
         self.fault: tuple[str, str] | None = None
         self.judge = Judge(self.fail, self.note, self.settings.retained_chars)
+        self.machines: list[Machine] = []
+        if self.spools.random() < odds.spool:
+            self._open_spools()
         self.over = asyncio.Event()
         self.workers: list[Worker] = []
         self.weather = CALM
@@ -60,6 +65,11 @@ class World:
         self.table = Table(self.judge)
         if self.kind == "table":
             self.judge.fairness.locked = self.table.locks.held
+
+    def _open_spools(self) -> None:
+        self.settings = spooling(self.settings, self.spools.choice((6000, 1 << 20)))
+        machines = self.spools.choice((1, 2))
+        self.machines = [Machine(self.judge.spools, self.spools) for _ in range(machines)]
 
     # --- what all use ---------------------------------------------------------------------------
 
@@ -101,7 +111,7 @@ class World:
 
     # --- processes ------------------------------------------------------------------------------
 
-    def new_worker(self) -> Worker:
+    def new_worker(self, machine: Machine | None = None) -> Worker:
         random = Random(self.random.random())
         skew = random.uniform(-self.odds.skew, self.odds.skew)
         if random.random() < self.odds.wrong_clock:
@@ -111,7 +121,9 @@ class World:
         store = FaultyStore(
             self._store(process), Random(random.random()), self.weather, timeout=0.4
         )
-        worker = Worker(self, process, store, random)
+        if machine is None and self.machines:
+            machine = self.spools.choice(self.machines)
+        worker = Worker(self, process, store, random, machine)
         process.on_death.append(partial(self._died, worker))
         self.workers.append(worker)
         return worker

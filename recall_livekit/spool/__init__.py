@@ -1,0 +1,1 @@
+"""The spool: what could not be stored waits on this machine's disk, and is stored later."""

@@ -1,0 +1,130 @@
+"""A holder's stream as its sign of life: what other servers on the same store make of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recall_livekit import Fenced, Settings
+from recall_livekit.engine.engine import Engine
+from recall_livekit.engine.liveness import Liveness
+from recall_livekit.engine.requests import Acquire
+from recall_livekit.engine.runs import Origin
+from recall_livekit.stores.memory import MemoryStore
+from recall_livekit.testing.clock import FakeClock
+
+pytestmark = pytest.mark.anyio
+CALL = "billing"
+TTL = 6.0
+GRACE = 0.3
+RETURN = 1.0
+SETTINGS = Settings(disconnect_grace=GRACE, return_grace=RETURN)
+
+
+class Servers:
+    """Any number of servers, one store, one clock."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = FakeClock()
+
+    def new(self) -> Engine:
+        return Engine(self.store, self.clock, SETTINGS)
+
+    async def held(self, engine: Engine) -> int:
+        """The lease of a writer whose stream is not open yet."""
+        origin = Origin(room_sid="RM_1")
+        request = Acquire(writer="w1", attempt="1", ttl=TTL, origin=origin, stream=True)
+        return (await engine.acquire(CALL, request)).epoch
+
+
+async def liveness(engine: Engine) -> Liveness:
+    return (await engine.read(CALL)).liveness
+
+
+async def test_a_stream_that_broke_is_dead_after_the_grace_at_every_server() -> None:
+    servers = Servers()
+    one, other = servers.new(), servers.new()
+    epoch = await servers.held(one)
+    generation = await one.open_stream(CALL, "w1", epoch)
+    assert await liveness(other) is Liveness.LIVE
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, generation))
+    await asyncio.sleep(0.01)
+    assert await liveness(other) is Liveness.LIVE
+    servers.clock.advance(GRACE - 0.01)
+    assert await liveness(other) is Liveness.LIVE
+    servers.clock.advance(0.02)
+    assert await liveness(other) is Liveness.DEAD
+    await breaking
+    assert await liveness(servers.new()) is Liveness.DEAD, (
+        "a newcomer need not wait once it is gone"
+    )
+
+
+async def test_a_holder_that_comes_back_within_the_grace_keeps_its_call() -> None:
+    servers = Servers()
+    one, other = servers.new(), servers.new()
+    epoch = await servers.held(one)
+    first = await one.open_stream(CALL, "w1", epoch)
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, first))
+    await asyncio.sleep(0.01)
+    assert await liveness(other) is Liveness.LIVE
+    assert await other.open_stream(CALL, "w1", epoch) == first + 1
+    servers.clock.advance(2 * GRACE)
+    await breaking
+    assert await liveness(other) is Liveness.LIVE
+    assert await liveness(servers.new()) is Liveness.LIVE
+
+
+async def test_a_renewal_after_the_break_is_a_sign_of_life() -> None:
+    servers = Servers()
+    one = servers.new()
+    epoch = await servers.held(one)
+    generation = await one.open_stream(CALL, "w1", epoch)
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, generation))
+    await asyncio.sleep(0.01)
+    servers.clock.advance(2 * GRACE)
+    await breaking
+    assert await liveness(one) is Liveness.DEAD
+    await one.renew(CALL, "w1", epoch)
+    assert await liveness(one) is Liveness.LIVE
+    assert await liveness(servers.new()) is Liveness.LIVE
+
+
+async def test_a_server_that_was_away_gives_its_holder_time_to_come_back() -> None:
+    servers = Servers()
+    before = servers.new()
+    epoch = await servers.held(before)
+    await before.open_stream(CALL, "w1", epoch)
+    servers.clock.advance(10 * TTL)
+    after = servers.new()
+    assert await liveness(after) is Liveness.LIVE
+    servers.clock.advance(RETURN - 0.01)
+    await after.open_stream(CALL, "w1", epoch)
+    assert await liveness(after) is Liveness.LIVE
+    servers.clock.advance(TTL - 0.01)
+    assert await liveness(after) is Liveness.LIVE, "that it came back was a sign of life"
+    servers.clock.advance(0.02)
+    assert await liveness(after) is Liveness.LAPSED
+
+
+async def test_one_that_does_not_come_back_has_no_more_than_that() -> None:
+    servers = Servers()
+    before = servers.new()
+    epoch = await servers.held(before)
+    await before.open_stream(CALL, "w1", epoch)
+    servers.clock.advance(10 * TTL)
+    after = servers.new()
+    assert await liveness(after) is Liveness.LIVE
+    servers.clock.advance(RETURN)
+    assert await liveness(after) is Liveness.LAPSED
+
+
+async def test_who_lost_the_lease_opens_no_stream() -> None:
+    servers = Servers()
+    one = servers.new()
+    epoch = await servers.held(one)
+    await one.release(CALL, "w1", epoch, "handover")
+    with pytest.raises(Fenced):
+        await one.open_stream(CALL, "w1", epoch)
