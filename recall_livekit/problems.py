@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from pydantic import ConfigDict
 
@@ -36,7 +37,16 @@ from .errors import (
 )
 from .models import Value
 
-__all__ = ["MEDIA_TYPE", "Problem", "error_of", "problem_of"]
+__all__ = [
+    "MEDIA_TYPE",
+    "Problem",
+    "error_of",
+    "is_of_recall",
+    "problem_of",
+    "problem_of_status",
+    "problem_type",
+    "status_of",
+]
 
 MEDIA_TYPE = "application/problem+json"
 _PREFIX = "urn:recall-livekit:problem:"
@@ -103,6 +113,16 @@ def _name(error: type[RecallError]) -> str:
 _BY_TYPE = {_PREFIX + _name(error): kind for error, kind in _KINDS.items()}
 
 
+def problem_type(error: type[RecallError]) -> str:
+    """Return the `type` of this error's problem."""
+    return _PREFIX + _name(error)
+
+
+def status_of(error: type[RecallError]) -> int:
+    """Return the HTTP status of this error's problem."""
+    return _KINDS[error].status
+
+
 def problem_of(error: RecallError) -> Problem:
     """Return the problem of this error; a class that is not listed is told as its base."""
     known = next(kind for kind in type(error).__mro__ if kind in _KINDS)
@@ -116,6 +136,18 @@ def problem_of(error: RecallError) -> Problem:
         expected=getattr(error, "expected", None),
         got=getattr(error, "got", None),
     )
+
+
+def problem_of_status(status: int, detail: str) -> Problem:
+    """Return the problem of what HTTP itself refuses (404, 405, 408, 413, 415): it is no error
+    of Recall and has no type of its own, as RFC 9457 has it."""
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+
+
+def is_of_recall(problem: Problem) -> bool:
+    """Whether a Recall server says this of its own, be it newer than this version: gateways send
+    problems too, and `problem_of_status` ones are no verdict on what was asked."""
+    return problem.type.startswith(_PREFIX)
 
 
 def error_of(problem: Problem) -> RecallError:

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, TypeAdapter, model_validator
 
 from .engine.entries import Entry
+from .engine.listing import CallStanding, CallSummary
 from .engine.liveness import Liveness
 from .engine.requests import Ack, Acquire
+from .engine.runs import Origin
 from .models import Outcome, Partial, Record, Turn, Value
 from .problems import Problem
 
 __all__ = [
     "BODY_BYTES",
+    "ENTRIES",
+    "TURNS",
     "UNITS",
     "UNIT_RECORDS",
+    "CallsLine",
+    "CallsQuery",
     "EntriesAnswer",
+    "EntriesQuery",
     "LeaseRequest",
     "PartialsRequest",
+    "ReadQuery",
     "RecordsAnswer",
     "RecordsRequest",
     "RecordsUnit",
@@ -30,8 +38,11 @@ __all__ = [
     "RenewRequest",
     "RunAnswer",
     "StreamEvent",
+    "StreamQuery",
     "TurnsAnswer",
+    "TurnsQuery",
     "UnitAnswer",
+    "calls_line",
 ]
 
 BODY_BYTES = 16 * 1024 * 1024
@@ -40,11 +51,26 @@ UNITS = 256
 """The most units in one `RecordsRequest`."""
 UNIT_RECORDS = 1024
 """The most records in one unit."""
+TURNS = 1000
+"""The most turns in one `TurnsAnswer`; long ones make it fewer (`more` says so)."""
+ENTRIES = 256
+"""The most entries in one `EntriesAnswer`; long ones make it fewer, none is its end."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 """A writer or an attempt: what a client made up and nobody else uses."""
 CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Number = Annotated[int, Field(ge=0, le=2**53)]
+Text = Annotated[str, StringConstraints(max_length=1024)]
+"""What a room's sid or a caller's identity fits in."""
+Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class OriginOfRequest(Origin):
+    """An `Origin` within its limits. Its `at` is the server's to say."""
+
+    room_sid: Text | None = None
+    caller: Text | None = None
+    verdict: tuple[Number, bool] | None = None
 
 
 class LeaseRequest(Acquire):
@@ -53,10 +79,77 @@ class LeaseRequest(Acquire):
     writer: Name
     attempt: Name
     ttl: float = Field(ge=2.0, le=3600.0)
+    origin: OriginOfRequest = OriginOfRequest()
     agent_name: str | None = Field(default=None, max_length=256)
     lock: None = None
-    tokens: int | None = Field(default=None, ge=1, le=1_000_000)
+    tokens: Tokens | None = None
     read_position: Number | None = None
+    said_at: float | None = Field(default=None, ge=0, le=1e11)
+
+
+class ReadQuery(Value):
+    """GET /v1/calls/{id}. A worker gives its origin, or says `worker=1` if it has none to give:
+    it is shown the run that it would go on with. Anybody else is shown the call as it is.
+
+    `verdict` is what `same_call` said of the run `verdict_run` (see `Origin`).
+    """
+
+    room_sid: Text | None = None
+    caller: Text | None = None
+    verdict_run: Number | None = None
+    verdict: bool | None = None
+    worker: bool = False
+    tokens: Tokens | None = None
+
+    @model_validator(mode="after")
+    def _both_of_a_verdict(self) -> ReadQuery:
+        if (self.verdict is None) != (self.verdict_run is None):
+            raise ValueError("give both verdict and verdict_run, or neither")
+        return self
+
+    @property
+    def origin(self) -> Origin | None:
+        """The worker's origin, None for an onlooker."""
+        asked = self.worker or (self.room_sid, self.caller, self.verdict_run) != (None,) * 3
+        verdict = None
+        if self.verdict_run is not None and self.verdict is not None:
+            verdict = (self.verdict_run, self.verdict)
+        origin = Origin(room_sid=self.room_sid, caller=self.caller, verdict=verdict)
+        return origin if asked else None
+
+
+class CallsQuery(Value):
+    """GET /v1/calls: only the calls that stand so, or all."""
+
+    state: CallStanding | None = None
+
+
+class TurnsQuery(Value):
+    """GET .../turns: the newest `limit` of those whose `seq` is below `before`."""
+
+    before: int | None = Field(default=None, ge=1, le=2**53)
+    limit: int = Field(default=200, ge=1, le=TURNS)
+
+
+class EntriesQuery(Value):
+    """GET .../entries: at most `limit` from position `start` on."""
+
+    start: Number = 0
+    limit: int = Field(default=ENTRIES, ge=1, le=ENTRIES)
+
+
+class StreamQuery(Value):
+    """GET .../stream: a holder gives its `writer` and `epoch`; `start` follows the entries."""
+
+    writer: Name | None = None
+    epoch: Number | None = None
+    start: Number | None = None
+
+    @model_validator(mode="after")
+    def _both_of_a_holder(self) -> StreamQuery:
+        if (self.writer is None) != (self.epoch is None):
+            raise ValueError("give both writer and epoch, or neither")
+        return self
 
 
 class RenewRequest(Value):
@@ -100,7 +193,11 @@ class RecordsUnit(Value):
 
 
 class RecordsRequest(Value):
-    """POST /v1/records: units of any number of calls, at most one of each writer."""
+    """POST /v1/records: units of any number of calls, each answered on its own.
+
+    Units of one call are written in their order. One that does not have this form is answered
+    with its problem, and the others are not touched by it.
+    """
 
     units: tuple[RecordsUnit, ...] = Field(min_length=1, max_length=UNITS)
 
@@ -161,3 +258,10 @@ class StreamEvent(Value):
     liveness: Liveness | None = None
     position: int | None = None
     entry: Entry | None = None
+
+
+CallsLine = CallSummary | Problem
+"""One line of GET /v1/calls (JSON, newline). A `Problem` is the last line: some calls are
+missing from the list."""
+
+calls_line: TypeAdapter[CallsLine] = TypeAdapter(CallsLine)

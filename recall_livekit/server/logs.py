@@ -1,0 +1,43 @@
+"""Logs as JSON lines: for machines to gather, and without a word that was said."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from types import TracebackType
+from typing import TextIO
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+from pythonjsonlogger.json import JsonFormatter
+
+__all__ = ["log_as_json"]
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class _Formatter(JsonFormatter):
+    """Tells of an exception its class and where it happened, but not its text: it may quote
+    what was sent."""
+
+    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802  (logging's own name)
+        kind, _, where = ei
+        frames = "".join(traceback.format_tb(where))
+        return f"{frames}{kind.__name__ if kind else ''}"
+
+
+def log_as_json(level: str = "INFO", stream: TextIO | None = None) -> None:
+    """Send the logs of this process to `stream` (stderr by default), one JSON object a line.
+
+    A call is named by the hash that names its file in the store, never by its id.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        _Formatter(
+            "%(asctime)s %(levelname)s %(name)s %(message)s",
+            rename_fields={"asctime": "at", "levelname": "level", "name": "logger"},
+            reserved_attrs=[*RESERVED_ATTRS, "color_message"],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what it tells besides, we tell
