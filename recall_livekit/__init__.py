@@ -18,9 +18,11 @@ from .errors import (
     InvalidInput,
     InvalidRecord,
     InvalidSettings,
+    KeyRefused,
     OutboxFull,
     ReadOnly,
     RecallError,
+    RoleTooLow,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .agent import RecallAgent
     from .call import Call, CallState
     from .client import Recall
+    from .engine.listing import CallSummary
     from .engine.runs import Origin
     from .models import Action, Briefing, Partial, Pointer, Turn, WorkingState
     from .settings import Settings
@@ -40,6 +43,7 @@ __all__ = [
     "Briefing",
     "Call",
     "CallState",
+    "CallSummary",
     "Closed",
     "Erased",
     "Fenced",
@@ -49,6 +53,7 @@ __all__ = [
     "InvalidInput",
     "InvalidRecord",
     "InvalidSettings",
+    "KeyRefused",
     "Origin",
     "OutboxFull",
     "Partial",
@@ -57,6 +62,7 @@ __all__ = [
     "Recall",
     "RecallAgent",
     "RecallError",
+    "RoleTooLow",
     "Settings",
     "StoreError",
     "StoreUnavailable",
@@ -71,6 +77,7 @@ _HOMES = {
     "Briefing": "models",
     "Call": "call",
     "CallState": "call",
+    "CallSummary": "engine.listing",
     "Origin": "engine.runs",
     "Partial": "models",
     "Pointer": "models",

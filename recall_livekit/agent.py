@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterable
 from contextlib import suppress
 from importlib import import_module
@@ -21,6 +22,7 @@ from .livekit.tools import working_state_tool
 from .livekit.userdata import UserdataKeeper
 from .models import Briefing
 from .redaction import Redact
+from .remote.address import is_remote
 
 __all__ = ["AgentOptions", "RecallAgent"]
 
@@ -28,7 +30,12 @@ logger = logging.getLogger("recall_livekit")
 
 # A worker's process takes one job: what the first call needs is loaded with the worker, not while
 # a caller waits. Each is optional here, because it is loaded where it is used all the same.
-for _needed in ("anyio._backends._asyncio", "recall_livekit.stores.sqlite_directory"):
+_records = (
+    "recall_livekit.remote.transport"
+    if is_remote(os.environ.get("RECALL_URL", ""))
+    else "recall_livekit.stores.sqlite_directory"
+)
+for _needed in ("anyio._backends._asyncio", _records):
     with suppress(ImportError):
         import_module(_needed)
 

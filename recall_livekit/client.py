@@ -6,20 +6,29 @@ import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .call import Call
 from .engine.engine import Engine
+from .engine.entries import Entry
+from .engine.listing import CallSummary
 from .engine.runs import SameCall
 from .engine.tokens import Estimator, TiktokenCounter, TokenCounter
 from .keeper import IfHeld, IfLeaseLost
 from .models import Briefing, Turn
 from .redaction import Redact
+from .remote.address import check_address, is_remote
 from .seams import Clock, SystemClock
 from .settings import Settings
+from .spool.place import spool_directory
+from .spool.spool import Spool
 from .stores.base import Store
 from .stores.opening import open_store
 from .transport import Transport
+
+if TYPE_CHECKING:
+    from .remote.http import AsyncClient
+    from .remote.keys import ApiKey
 
 __all__ = ["Recall"]
 
@@ -45,32 +54,78 @@ class Recall:
         Raises:
             InvalidSettings: tiktoken was asked for and its table is not there.
         """
-        self.settings = settings or Settings()
-        self._clock = clock or SystemClock()
+        settings, clock = settings or Settings(), clock or SystemClock()
         counter: TokenCounter = TiktokenCounter() if tokens == "tiktoken" else Estimator()
-        self._transport: Transport = Engine(
-            store, self._clock, self.settings, counter=counter, same_call=same_call
-        )
+        engine = Engine(store, clock, settings, counter=counter, same_call=same_call)
+        self._use(engine, settings, clock)
+
+    def _use(self, transport: Transport, settings: Settings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._transport = transport
+        self._spool: Spool | None = None
 
     @classmethod
     def open(
         cls,
         url: str | None = None,
         *,
+        api_key: ApiKey | None = None,
         settings: Settings | None = None,
         same_call: SameCall | None = None,
         tokens: Literal["estimate", "tiktoken"] = "estimate",
+        http_client: AsyncClient | None = None,
+        spool: str | os.PathLike[str] | Literal[False] | None = None,
     ) -> Recall:
         """Open the records at `url`, else at `RECALL_URL`, else in ``./recall-data``.
 
         ``sqlite:///./recall-data`` is a directory on this machine, relative to the working
-        directory; any number of worker processes share it. Nothing is read or written yet.
+        directory; any number of worker processes share it. ``https://recall.internal`` is a
+        Recall server, which counts tokens as it was told to. Nothing is read or written yet.
+
+        Args:
+            url: Where the records are.
+            api_key: For a server: the key, or a function that returns it, called again when the
+                server refuses what it returned. Default: `RECALL_API_KEY`, else what is in the
+                file `RECALL_API_KEY_FILE`, which is read again likewise.
+            settings: How this worker behaves.
+            same_call: Says whether a run of another room goes on here. It is called in this
+                process, wherever the records are.
+            tokens: How tokens are counted in this process.
+            spool: For a server: the directory on this machine's disk in which records wait while it
+                cannot be reached. Default: `RECALL_SPOOL`, else ``./recall-spool``. False: they
+                wait in memory alone.
+            http_client: For a server: a client of your own, for instance with a proxy (those
+                of the environment are not used) or a certificate. It is not closed here.
 
         Raises:
-            InvalidSettings: The address names no store of this version.
+            InvalidSettings: The address, or the key, cannot be used.
         """
         url = url or os.environ.get("RECALL_URL") or DEFAULT_URL
-        return cls(open_store(url), settings=settings, same_call=same_call, tokens=tokens)
+        if not is_remote(url):
+            return cls(open_store(url), settings=settings, same_call=same_call, tokens=tokens)
+        from .remote.transport import HttpTransport  # loads an HTTP client: only where one is used
+
+        recall = cls.__new__(cls)
+        settings, clock = settings or Settings(), SystemClock()
+        transport = HttpTransport(
+            url,
+            api_key=api_key,
+            settings=settings,
+            clock=clock,
+            same_call=same_call,
+            client=http_client,
+        )
+        recall._use(transport, settings, clock)
+        if spool is not False:
+            recall._spool = Spool.open(
+                spool_directory(spool),
+                address=check_address(url),
+                transport=transport,
+                clock=clock,
+                settings=settings,
+            )
+        return recall
 
     def resume(
         self,
@@ -102,6 +157,7 @@ class Recall:
             if_held=if_held,
             if_lease_lost=if_lease_lost,
             redact=redact,
+            spool=self._spool,
         )
 
     async def read(self, call_id: str) -> Briefing:
@@ -121,8 +177,28 @@ class Recall:
         return await self._transport.turns(call_id)
 
     def calls(self) -> AsyncIterator[str]:
-        """Yield the id of every call that has records."""
+        """Yield the id of every call that has records.
+
+        Raises:
+            StoreError.
+        """
         return self._transport.calls()
+
+    def summaries(self) -> AsyncIterator[CallSummary]:
+        """Yield how every call stands, in no order. Costs a read of each.
+
+        Raises:
+            StoreError.
+        """
+        return self._transport.summaries()
+
+    async def entries(self, call_id: str, start: int = 0, limit: int = 256) -> Sequence[Entry]:
+        """Return at most `limit` entries of the call's chain from position `start` on.
+
+        Raises:
+            InvalidCallId, StoreError.
+        """
+        return await self._transport.entries(call_id, start, limit)
 
     async def erase(self, call_id: str) -> None:
         """Erase all content of a call for ever; done when it returns.
@@ -133,7 +209,9 @@ class Recall:
         await self._transport.erase(call_id)
 
     async def aclose(self) -> None:
-        """Close the store. Close the live calls first."""
+        """Close the store, or what is open to the server. Close the live calls first."""
+        if self._spool is not None:
+            await self._spool.aclose()
         await self._transport.aclose()
 
     async def __aenter__(self) -> Recall:

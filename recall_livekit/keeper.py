@@ -60,7 +60,7 @@ class LeaseKeeper:
         self.writer = clock.new_id()
         self.state = CallState.READING
         self.reading: Reading | None = None
-        self._first_read: int | None = None
+        self.first_read: int | None = None
         self.briefing: Briefing | None = None
         self.epoch = 0
         self.run_number = 0
@@ -131,7 +131,7 @@ class LeaseKeeper:
             agent_name=self._agent_name,
             lock=lock,
             steal=steal,
-            read_position=self._first_read,
+            read_position=self.first_read,
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ class LeaseKeeper:
     async def read(self) -> Reading:
         """Read the call, for as long as it takes, and tell whoever waits for it."""
         reading = await self._retry(lambda: self._transport.read(self._call_id, self._origin))
-        if self._first_read is None:
-            self._first_read = reading.position  # what it knows may be from there (rule 12)
+        if self.first_read is None:
+            self.first_read = reading.position  # what it knows may be from there (rule 12)
         self.reading, self.briefing = reading, reading.briefing
         if self.lost is None:
-            erased = reading.erased_at >= self._first_read
+            erased = reading.erased_at >= self.first_read
             self.epoch, self.run_number = reading.epoch, 0 if erased else reading.run
         self._tell()
         return reading
@@ -274,11 +274,16 @@ class LeaseKeeper:
             tasks.start_soon(self._finish_erasure)
             deadline: float | None = self._asked + self._settings.lease_ttl
             while deadline is not None:
-                with anyio.move_on_after(self._settings.lease_ttl / 3):
+                with anyio.move_on_after(self._until_next_renewal()):
                     await self._wake.wait()
                 self._wake = anyio.Event()
                 deadline = await self._renew(deadline)
             tasks.cancel_scope.cancel()
+
+    def _until_next_renewal(self) -> float:
+        """One that failed is tried again well before the lease lapses: others may wait for it."""
+        ttl = self._settings.lease_ttl
+        return ttl / 3 if self.error is None else self._clock.jitter(ttl / 12)
 
     async def _finish_erasure(self) -> None:
         """Carry out an erasure that somebody began and left: no caller waits for it."""
@@ -309,6 +314,7 @@ class LeaseKeeper:
             self._note(error)
             self.trust()
             return deadline
+        self.error = None
         self.trust()
         return asked + self._settings.lease_ttl
 
@@ -346,7 +352,7 @@ class LeaseKeeper:
                 answer = await ask()
             except StoreError as error:
                 self._note(error)
-                await self._clock.sleep(pause)
+                await self._clock.sleep(self._clock.jitter(pause))
                 pause = min(2 * pause, self._settings.retry_last)
             else:
                 self.error = None

@@ -1,4 +1,4 @@
-"""What a live call needs of the other side: the engine in this process, or later a server's."""
+"""What a live call needs of the other side: the engine in this process, or a server's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Transport(Protocol):
         """Give the lease back."""
 
     async def hold_lock(self, name: str) -> str | None:
-        """Begin the sign of life that a lease names; None if there is no such thing."""
+        """Begin the sign of life that a lease goes by; None if there is no such thing."""
 
     async def let_go_lock(self, name: str | None) -> None:
         """End the sign of life."""
@@ -81,7 +81,7 @@ class Transport(Protocol):
         """Append records without it."""
 
     async def open_run(self, call: str, request: Acquire) -> int:
-        """Return the run that provisional records of this origin belong to."""
+        """Return the run that provisional records of this origin, or a spool's, belong to."""
 
     async def put_partials(
         self, call: str, writer: str, run: int, partials: Sequence[Partial]

@@ -25,9 +25,9 @@ from recall_livekit import (
 )
 from recall_livekit.testing.faults import Faults, FaultyStore
 
-from ..conftest import OpenRecall, engine_of
+from ..conftest import OpenRecall, transport_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.over_http]
 CALL = "billing-migrator"
 
 
@@ -168,7 +168,7 @@ async def test_turns_before_the_lease_are_provisional_and_survive_a_second_crash
     async def never(*_: object) -> None:
         raise StoreUnavailable("no answer to the acquire")
 
-    monkeypatch.setattr(engine_of(recall), "acquire", never)
+    monkeypatch.setattr(transport_of(recall), "acquire", never)
     call = recall.resume(CALL)
     call.start()
     call.record_turn("user", "said before the lease")
@@ -340,18 +340,18 @@ async def test_a_redact_that_fails_withholds_and_never_blocks(
 async def test_an_unreadable_store_raises_within_its_wait_for_a_plain_handle(
     open_recall: OpenRecall,
 ) -> None:
+    stores: list[FaultyStore] = []
+
     def frozen(store: object) -> FaultyStore:
-        store_ = faulty(store)
-        store_.freeze()
-        return store_
+        stores.append(faulty(store))
+        stores[0].freeze()
+        return stores[0]
 
     recall = open_recall(faults=frozen, open_wait=0.5, flush_wait=0.1)
     with anyio.fail_after(3), pytest.raises(StoreUnavailable):
         async with recall.resume(CALL):
             raise AssertionError("it cannot be read")
-    store = engine_of(recall).store
-    assert isinstance(store, FaultyStore)
-    store.thaw()
+    stores[0].thaw()
 
 
 async def test_state_changes_are_told(open_recall: OpenRecall) -> None:

@@ -28,11 +28,11 @@ from recall_livekit.stores.memory import MemoryBucket, MemoryStore
 from recall_livekit.stores.sqlite import SqliteStore
 from recall_livekit.testing.faults import FaultyStore
 
-from ..conftest import OpenRecall, engine_of
+from ..conftest import OpenRecall, engine_of, transport_of
 from ..files import contains
 from .test_call import CALL, said, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.over_http]
 
 
 async def held(call: Call, seconds: float = 2.0) -> Call:
@@ -113,8 +113,7 @@ async def test_a_same_call_that_raises_makes_a_new_run(open_recall: OpenRecall) 
     def same_call(previous: Origin, current: Origin) -> bool:
         raise RuntimeError("the application's own fault")
 
-    store = engine_of(open_recall()).store
-    call = await held(Recall(store, same_call=same_call).resume(CALL, room_sid="RM_2"))
+    call = await held(open_recall(same_call=same_call).resume(CALL, room_sid="RM_2"))
     assert call.briefing.run == 2
     await call.aclose()
 
@@ -162,6 +161,7 @@ async def test_a_worker_that_stood_still_is_heard_again_within_the_wait_though_t
     await call.aclose()
 
 
+@pytest.mark.embedded("over HTTP no lock is held")
 async def test_failed_renewals_leak_no_lock(open_recall: OpenRecall, tmp_path: Any) -> None:
     freezer = Freezer(timeout=0.05)
     call = await held(open_recall(faults=freezer, retry_last=0.05).resume(CALL))
@@ -246,13 +246,13 @@ async def test_erasing_a_call_with_nothing_written_stops_a_late_writer(
     open_recall: OpenRecall, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall = open_recall()
-    acquire, erased = engine_of(recall).acquire, anyio.Event()
+    acquire, erased = transport_of(recall).acquire, anyio.Event()
 
     async def later(*request: Any) -> Any:
         await erased.wait()
         return await acquire(*request)
 
-    monkeypatch.setattr(engine_of(recall), "acquire", later)
+    monkeypatch.setattr(transport_of(recall), "acquire", later)
     call = recall.resume(CALL)
     call.start()
     assert await call.ready(1)
@@ -281,6 +281,7 @@ async def test_every_room_of_an_erased_call_is_remembered_by_a_fold_that_saw_the
                 raise AssertionError("it was erased")
 
 
+@pytest.mark.embedded("the eraser dies inside its engine")
 async def test_the_next_holder_finishes_an_erasure_that_was_left_and_nobody_waits_for_it(
     open_recall: OpenRecall, tmp_path: Any
 ) -> None:
@@ -409,24 +410,25 @@ async def test_a_store_closed_before_its_calls_is_told_and_harms_nobody(
 
 
 async def test_records_that_can_never_be_stored_leave_markers_and_no_room_taken(
-    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+    open_recall: OpenRecall, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall = open_recall()
     call = await held(recall.resume(CALL))
-    append = engine_of(recall).append
+    append = transport_of(recall).append
 
     async def refuses(call_id: str, writer: str, first: int, records: Any, epoch: int) -> Any:
         if any(getattr(record, "content", "").startswith("poison") for record in records):
             raise InvalidRecord("the server refuses this one")
         return await append(call_id, writer, first, records, epoch)
 
-    monkeypatch.setattr(engine_of(recall), "append", refuses)
+    monkeypatch.setattr(transport_of(recall), "append", refuses)
     call.record_turn("user", "poison" + "x" * 100_000)
     assert not await call.flush(2)
     call.record_turn("user", "after it")
     assert await call.flush(2)
     assert call._outbox._size == 0
-    fold = await engine_of(recall)._chain(CALL).refresh()
+    async with Recall(SqliteStore(tmp_path / "records")) as reader:
+        fold = await engine_of(reader)._chain(CALL).refresh()
     assert fold.dropped == {"turn": 1}
     assert fold.last_number(call.writer) == 2
     await call.aclose()

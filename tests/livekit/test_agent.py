@@ -55,6 +55,7 @@ async def talk(line: Line, text: str) -> None:
     await until(lambda: len(line.session.history.messages()) >= before + 2)
 
 
+@pytest.mark.over_http
 async def test_a_fresh_call_is_greeted_and_recorded(open_recall: OpenRecall) -> None:
     agent = Support(open_recall())
     async with Line(agent).open() as line:
@@ -72,6 +73,7 @@ async def test_a_fresh_call_is_greeted_and_recorded(open_recall: OpenRecall) -> 
     assert recorded.message_id is not None
 
 
+@pytest.mark.over_http
 async def test_the_next_worker_knows_what_was_said_and_does_not_greet(
     open_recall: OpenRecall,
 ) -> None:
@@ -96,6 +98,7 @@ async def test_the_next_worker_knows_what_was_said_and_does_not_greet(
     assert agent.told == ["resume"]
 
 
+@pytest.mark.over_http
 async def test_words_cut_off_are_known_as_spoken_not_as_generated(
     open_recall: OpenRecall,
 ) -> None:
@@ -113,6 +116,12 @@ async def test_words_cut_off_are_known_as_spoken_not_as_generated(
         assert "word39" not in cut.text
 
 
+async def heard(reader: Recall) -> list[str]:
+    """What the caller was saying: the greeting may be on its way to the records meanwhile."""
+    return [cut.text for cut in (await reader.read(ROOM)).partials if cut.role == "user"]
+
+
+@pytest.mark.over_http
 async def test_what_the_caller_was_saying_is_known(open_recall: OpenRecall) -> None:
     agent = Support(open_recall(partial_interval=0.02))
     line = Line(agent)
@@ -123,10 +132,9 @@ async def test_what_the_caller_was_saying_is_known(open_recall: OpenRecall) -> N
         line.stt.say("one two three four five six seven eight")
         reader = open_recall()
         with anyio.fail_after(3):
-            while not (found := (await reader.read(ROOM)).partials):  # noqa: ASYNC110
+            while not (found := await heard(reader)):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
-        assert found[-1].role == "user"
-        assert found[-1].text.startswith("one")
+        assert found[-1].startswith("one")
 
 
 async def test_an_agent_that_overrides_every_hook_without_super_is_recorded(
@@ -158,6 +166,7 @@ async def test_an_agent_that_overrides_every_hook_without_super_is_recorded(
     ]
 
 
+@pytest.mark.over_http
 @pytest.mark.parametrize("resumed", [False, True])
 async def test_of_two_agents_started_at_once_one_speaks(
     open_recall: OpenRecall, resumed: bool
@@ -165,7 +174,8 @@ async def test_of_two_agents_started_at_once_one_speaks(
     if resumed:
         async with open_recall().resume(ROOM) as earlier:
             earlier.record_turn("user", "said before")
-    agents = [Support(open_recall()), Support(open_recall())]
+    # An answer in time is what it is about: on a busy machine the usual quarter of a second is not.
+    agents = [Support(open_recall(seed_wait=5.0)), Support(open_recall(seed_wait=5.0))]
     lines = [Line(agent) for agent in agents]
     async with lines[0].open(), lines[1].open():
         await until(lambda: any(line.heard for line in lines))
@@ -178,6 +188,7 @@ async def test_of_two_agents_started_at_once_one_speaks(
     assert len(await turns(open_recall())) == 1 + resumed
 
 
+@pytest.mark.over_http
 @pytest.mark.parametrize("resumed", [False, True])
 async def test_a_later_agent_is_silent_deaf_and_takes_over_when_the_first_ends(
     open_recall: OpenRecall, resumed: bool
@@ -216,6 +227,7 @@ async def test_an_output_that_is_replaced_later_is_silenced_too(open_recall: Ope
             assert other.seconds == line.speaker.seconds == 0
 
 
+@pytest.mark.over_http
 async def test_a_holder_whose_call_is_stolen_falls_silent_in_mid_sentence(
     open_recall: OpenRecall,
 ) -> None:
@@ -233,6 +245,7 @@ async def test_a_holder_whose_call_is_stolen_falls_silent_in_mid_sentence(
             assert "word99" not in line.subtitles.text
 
 
+@pytest.mark.over_http
 async def test_a_fenced_workers_tools_refuse(open_recall: OpenRecall) -> None:
     class Teller(Support):
         charged = 0
@@ -268,6 +281,7 @@ async def _execute(agent: Agent, name: str) -> None:
     await executor.execute(tool=tool, run_ctx=None, raw_arguments={})
 
 
+@pytest.mark.over_http
 async def test_a_frozen_store_costs_the_first_reply_its_wait_once(
     open_recall: OpenRecall,
 ) -> None:
@@ -305,6 +319,7 @@ class Order:
     name: str = ""
 
 
+@pytest.mark.over_http
 async def test_userdata_comes_back_typed(open_recall: OpenRecall) -> None:
     first = Support(open_recall(), userdata_type=Order)
     line = Line(first)

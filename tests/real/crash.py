@@ -1,6 +1,7 @@
 """A call whose agent is killed in the middle of a sentence."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from .caller import Caller
@@ -21,17 +22,30 @@ class Crash:
     """Seconds at the caller's ear; negative where the voices overlap."""
 
 
-async def crash(stage: Stage, caller: Caller, room: str, *, standby: bool = False) -> Crash:
+async def nothing() -> None:
+    pass
+
+
+async def crash(
+    stage: Stage,
+    caller: Caller,
+    room: str,
+    *,
+    standby: bool = False,
+    meanwhile: Callable[[], Awaitable[None]] = nothing,
+) -> Crash:
     """The caller tells a number, the agent dies while it answers, another one comes.
 
     Returns when the caller hears the successor, and the killed one no more. With `standby` the
-    successor was dispatched to the room before the crash, else it is right after it.
+    successor was dispatched to the room before the crash, else it is right after it, or after
+    what happens `meanwhile`.
     """
     first = await begin(stage, caller, room)
     second = await stand_by(stage, caller, room, first) if standby else None
     await converse(caller, first)
     killed_at = time.monotonic()
     first.kill()
+    await meanwhile()
     if second is None:
         await stage.dispatch(room)
         second = await stage.job(room, besides=[first])

@@ -35,12 +35,16 @@ class Stage:
     """`async with Stage(directory, mode) as stage`: server and worker are ready inside.
 
     `idle` processes wait for jobs; `directory` takes the logs, the records and the worker's signs.
+    The records are embedded, or behind a Recall server if their address is given.
     """
 
-    def __init__(self, directory: Path, mode: Mode, *, idle: int = 2) -> None:
+    def __init__(
+        self, directory: Path, mode: Mode, *, idle: int = 2, records: str | None = None
+    ) -> None:
         self.directory = directory
         self.mode: Mode = mode
         self.idle = idle
+        self.records = records or f"sqlite:///{directory / 'records'}"
         self.server = LiveKitServer(directory)
         self._stack = AsyncExitStack()
 
@@ -129,6 +133,6 @@ class Stage:
             "LIVEKIT_URL": self.server.url,
             "LIVEKIT_API_KEY": self.server.key,
             "LIVEKIT_API_SECRET": self.server.secret,
-            "RECALL_URL": f"sqlite:///{self.directory / 'records'}",
+            "RECALL_URL": self.records,
             "PYTHONPATH": os.pathsep.join(path),
         }

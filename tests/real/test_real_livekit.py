@@ -9,6 +9,7 @@ import pytest
 
 from .caller import Caller
 from .crash import NUMBER, Crash, crash
+from .records import RecordsServer
 from .server import find_server
 from .stage import Mode, Stage
 
@@ -43,6 +44,42 @@ async def test_a_standby_is_silent_and_takes_over(tmp_path: Path) -> None:
         report("with a standby", crashed)
 
 
+async def test_over_a_recall_server_a_new_agent_knows_what_was_said(tmp_path: Path) -> None:
+    async with (
+        RecordsServer(tmp_path) as records,
+        on_stage(tmp_path, "recall", records=records.url) as (stage, caller),
+    ):
+        crashed = await crash(stage, caller, ROOM)
+        await assert_resumed(caller, crashed)
+        report("over a server, dispatched again at once", crashed)
+
+
+async def test_over_a_recall_server_a_standby_takes_over(tmp_path: Path) -> None:
+    async with (
+        RecordsServer(tmp_path) as records,
+        on_stage(tmp_path, "recall", idle=3, records=records.url) as (stage, caller),
+    ):
+        crashed = await crash(stage, caller, ROOM, standby=True)
+        assert caller.timeline.voices(before=crashed.at) == [crashed.killed.identity]
+        await assert_resumed(caller, crashed)
+        report("over a server, with a standby", crashed)
+
+
+async def test_the_recall_server_is_restarted_while_the_agent_is_dead(tmp_path: Path) -> None:
+    async with (
+        RecordsServer(tmp_path) as records,
+        on_stage(tmp_path, "recall", records=records.url) as (stage, caller),
+    ):
+
+        async def restart() -> None:
+            await records.killed()
+            await records.restarted()
+
+        crashed = await crash(stage, caller, ROOM, meanwhile=restart)
+        await assert_resumed(caller, crashed)
+        report("the server restarted meanwhile", crashed)
+
+
 async def test_livekit_alone_has_forgotten_it(tmp_path: Path) -> None:
     async with on_stage(tmp_path, "livekit") as (stage, caller):
         crashed = await crash(stage, caller, ROOM)
@@ -53,11 +90,11 @@ async def test_livekit_alone_has_forgotten_it(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def on_stage(
-    directory: Path, mode: Mode, *, idle: int = 2
+    directory: Path, mode: Mode, *, idle: int = 2, records: str | None = None
 ) -> AsyncIterator[tuple[Stage, Caller]]:
     async with (
         asyncio.timeout(PATIENCE_S),
-        Stage(directory, mode, idle=idle) as stage,
+        Stage(directory, mode, idle=idle, records=records) as stage,
         stage.caller(ROOM) as caller,
     ):
         yield stage, caller

@@ -1,0 +1,1 @@
+"""The client of a Recall server: the transport of a live call, over HTTP."""
