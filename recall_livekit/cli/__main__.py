@@ -1,0 +1,5 @@
+"""``python -m recall_livekit.cli``."""
+
+from . import main
+
+main()
