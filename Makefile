@@ -6,10 +6,13 @@ READY := $(VENV)/.ready
 SERVER := .cache/bin/livekit-server
 SERVER_VERSION := v1.13.5
 
-.PHONY: demo test test-long bench lint types clean
+.PHONY: demo demo-remote test test-long bench lint types clean
 
 demo: $(READY)
 	$(BIN)/python examples/call_recovery.py
+
+demo-remote: $(READY)
+	$(BIN)/python examples/remote_recovery.py
 
 test: $(READY) $(SERVER) lint types
 	$(BIN)/python -m pytest -m "not long"
@@ -33,7 +36,7 @@ clean:
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e ".[openai,demo,testing]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e ".[openai,demo,server,testing]"
 	touch $@
 
 # The real server for the tests that need one. Without Go those tests are skipped, and say so.

@@ -20,28 +20,20 @@ order, and (scripted model) the second worker neither greeted nor asked again.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import secrets
-import signal
 import sys
-import tempfile
-from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from recovery.check import Verdict, judge
-from recovery.process import DemoFailed, Worker, workers
-from recovery.screen import open_screen
+from recovery.command import START_S, has_key, run_demo
+from recovery.process import Worker, workers
 from recovery.story import Story
 from recovery.timeline import Screen
 
 from recall_livekit.stores.sqlite import SqliteStore
 
-START_S = 60.0
-LONGEST_S = 300.0
 FAST = 4
 
 INTRODUCTION = (
@@ -93,22 +85,6 @@ async def warm(*started: Worker) -> None:
             await worker.next()
 
 
-def has_key() -> bool:
-    """Whether the workers use a real model."""
-    return bool(os.environ.get("OPENAI_API_KEY"))
-
-
-def misbehaved(story: Story) -> list[str]:
-    """Return what the resumed agent did wrong. A real model is free in its words."""
-    if has_key():
-        return []
-    faults = ["the resumed agent greeted again"] if story.greeted_again else []
-    faults += [f"the resumed agent asked again for the {fact}" for fact in story.asked_again]
-    if len(story.bookings) != 1:
-        faults.append(f"the table was booked {len(story.bookings)} times")
-    return faults
-
-
 def conclude(screen: Screen, story: Story, verdict: Verdict) -> None:
     """Say what became of the records."""
     counted = f"{verdict.acknowledged} records acknowledged, {verdict.found} found"
@@ -153,50 +129,12 @@ async def demo(screen: Screen, directory: Path) -> int:
     """Show both calls, and what is to be learned from them."""
     screen.title("A call that survives its worker", *INTRODUCTION)
     recalled, verdict = await with_recall(screen, directory)
-    verdict.faults += misbehaved(recalled)
+    verdict.faults += [] if has_key() else recalled.misbehaved  # a real model is free in its words
     conclude(screen, recalled, verdict)
     screen.title("The same call without recall", *AGAIN)
     compare(screen, recalled, await without(screen, directory))
     return verdict.exit_code
 
 
-async def run(screen: Screen, keep: Path | None) -> int:
-    """Run it, bounded; however it ends, its workers end first."""
-    task = asyncio.current_task()
-    assert task is not None
-    for end in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(end, task.cancel)
-    place = nullcontext(str(keep)) if keep else tempfile.TemporaryDirectory(prefix="recall-demo-")
-    with place as directory:
-        async with asyncio.timeout(LONGEST_S):
-            return await demo(screen, Path(directory))
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Watch a call survive its worker.")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep records and logs in DIR")
-    parser.add_argument("--plain", action="store_true", help="plain lines, no colours")
-    return parser.parse_args()
-
-
-def main() -> int:
-    options = arguments()
-    if has_key() and not find_spec("livekit.plugins.openai"):
-        print('OPENAI_API_KEY is set: pip install "recall-livekit[openai]", or unset it')
-        return 2
-    if keep := options.keep and options.keep.resolve():
-        keep.mkdir(parents=True, exist_ok=True)
-    screen = open_screen(options.plain)
-    try:
-        return asyncio.run(run(screen, keep))
-    except (DemoFailed, TimeoutError) as error:
-        screen.say(str(error) or "it took too long", good=False)
-        return 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return 130
-    finally:
-        screen.close()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_demo(demo, "Watch a call survive its worker."))

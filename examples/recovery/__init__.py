@@ -1,1 +1,4 @@
-"""The parts of `call_recovery.py`. Read `worker.py` first: that is what an application writes."""
+"""The parts of `call_recovery.py` and `remote_recovery.py`.
+
+Read `worker.py` first: that is what an application writes.
+"""

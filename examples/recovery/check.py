@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from recall_livekit import Recall, Turn
-from recall_livekit.engine.entries import RecordsEntry, load_entry
+from recall_livekit.engine.entries import Entry, RecordsEntry
 from recall_livekit.models import WorkingStateUpdate
 from recall_livekit.stores.base import Store
 
-__all__ = ["Verdict", "compare", "judge"]
+__all__ = ["Verdict", "arrived", "compare", "entries_from", "judge", "judge_said"]
 
 MOST_ENTRIES = 10_000
 
@@ -40,8 +40,44 @@ async def judge(store: Store, call_id: str, acknowledged: Sequence[Told]) -> Ver
     """
     async with Recall(store) as recall:
         turns = await recall.turns(call_id)
-        entries = [load_entry(entry) for entry in await store.read(call_id, 0, MOST_ENTRIES)]
-    return compare(acknowledged, turns, [e for e in entries if isinstance(e, RecordsEntry)])
+        return compare(acknowledged, turns, batches(await entries_from(recall, call_id, 0)))
+
+
+async def judge_said(
+    recall: Recall, call_id: str, said: Sequence[Told], acknowledged: Sequence[Told]
+) -> Verdict:
+    """Read the call through `recall`, and compare with all that was said, not more and not less.
+
+    What nobody was told is durable is a fault too, even if it is there.
+    """
+    turns = await recall.turns(call_id)
+    known = {record["id"] for record in acknowledged}
+    durable = [record for record in said if record["id"] in known]
+    verdict = compare(durable, turns, batches(await entries_from(recall, call_id, 0)))
+    verdict.faults += [*_never_acknowledged(said, known), *_never_said(said, turns)]
+    return verdict
+
+
+async def entries_from(recall: Recall, call_id: str, position: int) -> Sequence[Entry]:
+    """Return the entries of the call's chain from `position` on."""
+    return await recall.entries(call_id, position, MOST_ENTRIES)
+
+
+def batches(entries: Iterable[Entry]) -> list[RecordsEntry]:
+    """Return the entries that hold records."""
+    return [entry for entry in entries if isinstance(entry, RecordsEntry)]
+
+
+def arrived(entries: Iterable[Entry], said: Sequence[Told]) -> tuple[int, list[str]]:
+    """Return how many records these entries hold, and what is wrong with the turns among them:
+    they should be those of `said`, each once and in its order, and then at most newer ones."""
+    records = [record for batch in batches(entries) for record in batch.records]
+    there = [record.message_id for record in records if isinstance(record, Turn)]
+    wanted = [record["id"] for record in said if record["kind"] == "turn"]
+    faults = [] if there[: len(wanted)] == wanted else ["what had waited did not arrive as said"]
+    if len(set(there)) < len(there):
+        faults.append("doubled: a turn that had waited arrived twice")
+    return len(records), faults
 
 
 def compare(
@@ -68,6 +104,19 @@ def _lost(told: Sequence[Told], turns: Sequence[Turn]) -> Iterable[str]:
             yield f"lost: {record['text']!r} was acknowledged and is not in the records"
         elif there[record["id"]] != (record["role"], record["text"]):
             yield f"changed: {record['text']!r} is recorded as {there[record['id']][1]!r}"
+
+
+def _never_acknowledged(said: Sequence[Told], known: Collection[str]) -> Iterable[str]:
+    for record in said:
+        if record["id"] not in known:
+            yield f"never acknowledged: {record.get('text') or 'an update of the working state'!r}"
+
+
+def _never_said(said: Sequence[Told], turns: Sequence[Turn]) -> Iterable[str]:
+    known = {record["id"] for record in said}
+    for turn in turns:
+        if turn.message_id not in known:
+            yield f"doubled, or nobody said it: {turn.content!r}"
 
 
 def _disorder(told: Sequence[Told], turns: Sequence[Turn]) -> Iterable[str]:

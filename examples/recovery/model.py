@@ -11,7 +11,16 @@ from livekit.agents import llm
 
 from recall_livekit.testing.voices import Reply, ScriptedLLM, said, tool_call
 
-from .script import GREETING, booked, confirm, facts_in, question, says_yes
+from .script import (
+    GREETING,
+    booked,
+    confirm,
+    facts_in,
+    granted,
+    question,
+    says_yes,
+    wish_in,
+)
 
 __all__ = ["choose_model"]
 
@@ -33,8 +42,11 @@ def reply(chat_ctx: llm.ChatContext) -> Reply:
         return _speak_first(chat_ctx, facts)
     if tools := _wanted_tools(chat_ctx, last, facts):
         return tools
-    if says_yes(last.text_content or "") and len(facts) == 4:
+    words = last.text_content or ""
+    if says_yes(words) and len(facts) == 4:
         return booked(facts)
+    if wish := wish_in(words):
+        return granted(wish)
     return confirm(facts) if len(facts) == 4 else question(facts)
 
 
@@ -64,10 +76,12 @@ def _wanted_tools(
     if says_yes(words) and len(facts) == 4:
         return [tool_call("book", json.dumps(facts))]
     keeps_notes = "update_working_state" in " ".join(said(chat_ctx, "system"))
-    return [_note(facts)] if keeps_notes and facts_in(words) else []
+    told = facts_in(words) or wish_in(words)
+    return [_note(facts, said(chat_ctx, "user"))] if keeps_notes and told else []
 
 
-def _note(facts: dict[str, str]) -> llm.FunctionToolCall:
+def _note(facts: dict[str, str], lines: list[str]) -> llm.FunctionToolCall:
     agreed = [f"{fact}: {value}" for fact, value in facts.items()]
+    agreed += [f"wish: {line}" for line in lines if wish_in(line)]
     changes = {"goal": "Book a table", "decisions": agreed}
     return tool_call("update_working_state", json.dumps(changes))

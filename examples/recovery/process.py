@@ -1,4 +1,4 @@
-"""A worker process as the demo sees it."""
+"""A process as the demo sees it: a worker, or the server."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import ClassVar, Self
 
+from .timeline import COLUMNS
 from .wire import Event
 
-__all__ = ["DemoFailed", "Worker", "workers"]
+__all__ = ["DemoFailed", "Process", "Server", "Worker", "workers"]
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 
@@ -22,27 +24,34 @@ class DemoFailed(Exception):
     """The demo cannot go on; the message says why."""
 
 
-class Worker:
-    """One worker process; `number` is its column."""
+class Process:
+    """One process; `number` is its column."""
+
+    module: ClassVar[str]
 
     def __init__(self, number: int, process: asyncio.subprocess.Process, log: Path) -> None:
         self.number = number
         self.pid = process.pid
+        self.name = COLUMNS[number - 1]
+        self.killed = False
         self._process = process
         self._log = log
 
     @classmethod
-    async def start(cls, number: int, log: Path, *arguments: str) -> Worker:
-        """Start `recovery.worker`. It ends with this process, whose end closes its input."""
+    async def start(
+        cls, number: int, log: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """Start it, beside its log. It ends with this process, whose end closes its input."""
         search = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "recovery.worker", *arguments),
+                *(sys.executable, "-m", cls.module, *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=output,
-                env={**os.environ, "PYTHONPATH": search},
-                start_new_session=True,  # Ctrl-C is for the demo, which ends its workers
+                cwd=log.parent,
+                env={**os.environ, **(environment or {}), "PYTHONPATH": search},
+                start_new_session=True,  # Ctrl-C is for the demo, which ends its processes
             )
         return cls(number, process, log)
 
@@ -57,16 +66,17 @@ class Worker:
         if line.endswith(b"\n"):
             return Event.of_line(line)
         if await self._process.wait() not in (0, -signal.SIGKILL):
-            raise DemoFailed(f"worker {self.number} failed:\n{self._last_lines()}")
+            raise DemoFailed(f"{self.name} failed:\n{self._last_lines()}")
         return None
 
     def order(self, kind: str, **fields: object) -> None:
-        """Tell it something; a dead worker hears nothing."""
+        """Tell it something; a dead one hears nothing."""
         assert self._process.stdin is not None
         self._process.stdin.write(Event(kind, time.monotonic(), fields).line())
 
     def kill(self) -> None:
         """SIGKILL: it gets no chance to say or to write anything more."""
+        self.killed = True
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -76,6 +86,18 @@ class Worker:
 
     def _last_lines(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+
+
+class Worker(Process):
+    """One worker process."""
+
+    module = "recovery.worker"
+
+
+class Server(Process):
+    """One server process."""
+
+    module = "recovery.server"
 
 
 @asynccontextmanager

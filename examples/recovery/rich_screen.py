@@ -1,32 +1,50 @@
-"""Two columns on a terminal: finished rows scroll up, what is being said grows below them."""
+"""Columns on a terminal: finished rows scroll up, what is being said grows below them."""
 
 from __future__ import annotations
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .timeline import Row
+from .timeline import COLUMNS, Gauge, Row
 
-__all__ = ["RichScreen"]
+__all__ = ["RichScreen", "drawn"]
 
 WIDEST = 110
 WHEN = 8
 GAP = 2
+SERVER = 34
+"""How wide the server's column is at most, beside those of the workers."""
+MOST_BARS = 20
 
 DIM = "bright_black"
 COLOURS = {"agent": "green", "caller": "cyan"}
-MARKS = {"recorded": (" ✓", DIM), "cut": (" ▌", "bold red"), "": ("", "")}
+MARKS = {
+    "": ("", ""),
+    "recorded": (" ✓", DIM),
+    "cut": (" ▌", "bold red"),
+    "waiting": (" ◌", "bold yellow"),
+    "going on": (" …", DIM),
+}
+STATES = {
+    "answers": ("● answers", "green"),
+    "down": ("✗ down", "bold red"),
+    "starts": ("◌ starts", "yellow"),
+}
 
 
 class RichScreen:
-    """Shows rows in the column of their worker."""
+    """Shows rows in their columns."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
-        self._console.width = min(self._console.width, WIDEST)
+        self._full = self._console.width
+        self._console.width = min(self._full, WIDEST)
+        self._widths: list[int] = []
+        self._growing: Row | None = None
+        self._gauge: Gauge | None = None
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
@@ -36,18 +54,27 @@ class RichScreen:
         self._console.print(Text(" ".join(lines), style=DIM))
         self._console.print()
 
-    def columns(self, pids: tuple[int, int]) -> None:
+    def columns(self, pids: tuple[int, ...]) -> None:
+        server = [min(SERVER, self._full // 4)] if len(pids) == len(COLUMNS) else []
+        self._console.width = min(self._full, WIDEST + sum(server))
+        left = self._console.width - WHEN - (1 + len(pids)) * GAP - sum(server)
+        self._widths = [left // 2, left // 2, *server]
         heads = [
-            Text.assemble((f"worker {number}", "bold"), (f"  process {pid}", DIM))
-            for number, pid in enumerate(pids, 1)
+            Text.assemble((name, "bold"), (f"  process {pid}", DIM))
+            for name, pid in zip(COLUMNS, pids, strict=False)
         ]
-        self._console.print(self._grid("", *heads))
+        self._console.print(self._grid("", heads))
 
     def row(self, row: Row) -> None:
         self._console.print(self._cells(row))
 
     def growing(self, row: Row | None) -> None:
-        self._live.update(self._cells(row) if row else Text(), refresh=True)
+        self._growing = row
+        self._refresh()
+
+    def gauge(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._refresh()
 
     def say(self, text: str, good: bool | None = None) -> None:
         sign, style = {True: ("✓ ", "bold green"), False: ("✗ ", "bold red"), None: ("  ", "")}[
@@ -64,19 +91,38 @@ class RichScreen:
     def close(self) -> None:
         self._live.stop()
 
-    def _cells(self, row: Row) -> Table:
-        cells = [Text(), Text()]
-        cells[row.worker - 1] = _styled(row)
-        return self._grid(row.when, *cells)
+    def _refresh(self) -> None:
+        growing = self._cells(self._growing) if self._growing else Text()
+        below = [Text(), drawn(self._gauge)] if self._gauge else []
+        self._live.update(Group(growing, *below), refresh=True)
 
-    def _grid(self, when: str, left: Text, right: Text) -> Table:
-        column = (self._console.width - WHEN - 3 * GAP) // 2
+    def _cells(self, row: Row) -> Table:
+        cells = [Text() for _ in self._widths]
+        cells[row.column - 1] = _styled(row)
+        return self._grid(row.when, cells)
+
+    def _grid(self, when: str, cells: list[Text]) -> Table:
         grid = Table.grid(padding=(0, GAP, 0, 0))
         grid.add_column(width=WHEN, justify="right", style=DIM)
-        grid.add_column(width=column)
-        grid.add_column(width=column)
-        grid.add_row(when, left, right)
+        for width in self._widths:
+            grid.add_column(width=width)
+        grid.add_row(when, *cells)
         return grid
+
+
+def drawn(gauge: Gauge) -> Text:
+    """The server and what waits for it, as one line."""
+    state, style = STATES[gauge.state]
+    since = "" if gauge.state == "answers" else f" for {gauge.down_for:.1f} s"
+    bars = "▮" * min(gauge.waiting, MOST_BARS)
+    return Text.assemble(
+        (" " * (WHEN + GAP), ""),
+        ("the server ", DIM),
+        (f"{state}{since}".ljust(20), style),
+        ("records that wait for it ", DIM),
+        (f"{gauge.waiting} {bars}", "bold yellow" if gauge.waiting else DIM),
+        (f" {gauge.spooled} on the worker's disk" if gauge.spooled else "", "yellow"),
+    )
 
 
 def _styled(row: Row) -> Text:
@@ -86,4 +132,5 @@ def _styled(row: Row) -> Text:
     if row.kind == "fact":
         return Text.assemble((f"· {text}", "yellow"), mark)
     colour = COLOURS[row.kind]
-    return Text.assemble((f"{row.kind} ", f"bold {colour}"), (text, colour), mark)
+    remark = (f"  {row.remark}" if row.remark else "", DIM)
+    return Text.assemble((f"{row.kind} ", f"bold {colour}"), (text, colour), mark, remark)

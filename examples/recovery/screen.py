@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from .timeline import Row, Screen
+from .timeline import COLUMNS, Gauge, Row, Screen
 
 __all__ = ["PlainScreen", "open_screen"]
+
+MARKS = {
+    "": "",
+    "recorded": " [recorded]",
+    "cut": " --",
+    "waiting": " [waiting]",
+    "going on": " ...",
+}
 
 
 def open_screen(plain: bool) -> Screen:
@@ -27,16 +35,20 @@ class PlainScreen:
     def title(self, text: str, *lines: str) -> None:
         self._print("", f"== {text}", *lines, "")
 
-    def columns(self, pids: tuple[int, int]) -> None:
-        self._print(f"(worker 1 is process {pids[0]}, worker 2 is process {pids[1]})")
+    def columns(self, pids: tuple[int, ...]) -> None:
+        heads = [f"{name} is process {pid}" for name, pid in zip(COLUMNS, pids, strict=False)]
+        self._print(f"({', '.join(heads)})")
 
     def row(self, row: Row) -> None:
         who = {"agent": "agent:  ", "caller": "caller: ", "death": "x "}.get(row.kind, "- ")
-        end = {"recorded": " [recorded]", "cut": " --"}.get(row.mark, "")
-        self._print(f"{row.when:>8}  worker {row.worker}  {who}{row.text.strip()}{end}")
+        text = f"{row.text.strip()}{MARKS[row.mark]}{row.remark and f' ({row.remark})'}"
+        self._print(f"{row.when:>8}  {COLUMNS[row.column - 1]:8}  {who}{text}")
 
     def growing(self, row: Row | None) -> None:
         """A line cannot grow; it comes when it is whole."""
+
+    def gauge(self, gauge: Gauge) -> None:
+        """A line cannot move; what it would show is in the rows too."""
 
     def say(self, text: str, good: bool | None = None) -> None:
         sign = {True: "OK: ", False: "FAULT: ", None: ""}[good]

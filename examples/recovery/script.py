@@ -12,9 +12,11 @@ __all__ = [
     "booked",
     "confirm",
     "facts_in",
+    "granted",
     "greets",
     "question",
     "says_yes",
+    "wish_in",
 ]
 
 GREETING = "Hello, you have reached the bistro. What can I do for you?"
@@ -38,8 +40,13 @@ _ASKED = {
     "time": r"(which|what) time",
     "name": r"(which|what|whose|your) name",
 }
+_WISHES = {
+    r"\boutside\b": "Outside, gladly. Anything else?",
+    r"\bhigh chair\b": "A high chair, of course. Shall I book it?",
+}
 _GREETS = r"\b(hello|hi|welcome|good (morning|evening|afternoon))\b"
 _CONFIRMS = r"(shall|should|may|can) i (book|confirm|go ahead)|(right|correct)\?|confirm"
+_MORE = r"anything else"
 _YES = r"\byes\b"
 
 
@@ -64,6 +71,17 @@ def says_yes(text: str) -> bool:
     return bool(re.search(_YES, text, re.IGNORECASE))
 
 
+def wish_in(text: str) -> str | None:
+    """Return the wish in the caller's words, if there is one that the agent knows."""
+    wishes = [wish for wish in _WISHES if re.search(wish, text, re.IGNORECASE)]
+    return wishes[0] if wishes else None
+
+
+def granted(wish: str) -> str:
+    """Say yes to a wish."""
+    return _WISHES[wish]
+
+
 def question(known: Collection[str]) -> str:
     """Ask for whatever is not known."""
     asked = ", and ".join(words for fact, words in _QUESTIONS.items() if fact not in known)
@@ -84,10 +102,14 @@ def booked(facts: Mapping[str, str]) -> str:
 
 
 class Caller:
-    """Answers what it is asked; asked a second time, it lets one hear that it has said so."""
+    """Answers what it is asked; asked a second time, it lets one hear that it has said so.
 
-    def __init__(self) -> None:
+    Its wishes come to its mind one by one, each time when it should agree.
+    """
+
+    def __init__(self, *wishes: str) -> None:
         self.said: list[str] = []
+        self._wishes = list(wishes)
 
     def answer(self, agent: str) -> str:
         """Return what the caller says to the agent's words."""
@@ -99,6 +121,8 @@ class Caller:
     def _line(self, agent: str) -> str:
         if {"time", "name"} & set(asked_for(agent)):
             return "At seven, and my name is Ada."
-        if re.search(_CONFIRMS, agent, re.IGNORECASE):
+        if re.search(f"{_CONFIRMS}|{_MORE}", agent, re.IGNORECASE):
+            if self._wishes:
+                return self._wishes.pop(0)
             return "Yes, please."
         return "A table for four on Friday, please."

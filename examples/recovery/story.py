@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .process import DemoFailed, Worker
+from .process import DemoFailed, Process, Worker
 from .script import Caller, asked_for, facts_in, greets
 from .timeline import Screen, Timeline
 from .wire import Event
@@ -102,6 +102,15 @@ class Story:
         return [fact for fact in dict.fromkeys(asked) if fact in told]
 
     @property
+    def misbehaved(self) -> list[str]:
+        """What the resumed agent did wrong."""
+        faults = ["the resumed agent greeted again"] if self.greeted_again else []
+        faults += [f"the resumed agent asked again for the {fact}" for fact in self.asked_again]
+        if len(self.bookings) != 1:
+            faults.append(f"the table was booked {len(self.bookings)} times")
+        return faults
+
+    @property
     def words_known(self) -> tuple[int, int]:
         """How many of the caller's words the second worker knew, and how many there were."""
         known = sum(len(line.split()) for line in self.said_before if line in self.known)
@@ -128,7 +137,7 @@ class Story:
             raise DemoFailed(f"worker {worker.number} did nothing more for {STEP_S} s") from None
         raise DemoFailed(f"worker {worker.number} ended too early")
 
-    def _note(self, worker: Worker, event: Event) -> None:
+    def _note(self, worker: Process, event: Event) -> None:
         self.timeline.show(worker.number, event)
         if self.timeline.killed_at is not None:
             self._note_after(event)

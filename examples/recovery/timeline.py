@@ -1,4 +1,4 @@
-"""What happened, as rows in time: one column for each worker."""
+"""What happened, as rows in time: one column for each worker, and one for a server."""
 
 from __future__ import annotations
 
@@ -7,20 +7,36 @@ from typing import Literal, Protocol
 
 from .wire import Event
 
-__all__ = ["Row", "RowKind", "Screen", "Timeline"]
+__all__ = ["COLUMNS", "Gauge", "GaugeState", "Row", "RowKind", "Screen", "Timeline"]
 
+COLUMNS = ("worker 1", "worker 2", "server")
 RowKind = Literal["agent", "caller", "fact", "death"]
+GaugeState = Literal["answers", "down", "starts"]
 
 
 @dataclass(slots=True)
 class Row:
-    """Something one worker said, heard or did."""
+    """Something that was said, heard or done in a column: 1, 2 or 3."""
 
-    worker: int
+    column: int
     kind: RowKind
     when: str
     text: str
-    mark: Literal["", "recorded", "cut"] = ""
+    mark: Literal["", "recorded", "cut", "waiting", "going on"] = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How the server is, and how many records wait for it; seconds since it was killed.
+
+    So many of them are `spooled`: on the worker's disk.
+    """
+
+    state: GaugeState
+    waiting: int
+    spooled: int
+    down_for: float = 0.0
 
 
 class Screen(Protocol):
@@ -29,14 +45,17 @@ class Screen(Protocol):
     def title(self, text: str, *lines: str) -> None:
         """Begin a part."""
 
-    def columns(self, pids: tuple[int, int]) -> None:
-        """Head the two columns."""
+    def columns(self, pids: tuple[int, ...]) -> None:
+        """Head the columns: of the workers, and of the server if there is one."""
 
     def row(self, row: Row) -> None:
         """Show a row that changes no more."""
 
     def growing(self, row: Row | None) -> None:
         """Show what is being said right now."""
+
+    def gauge(self, gauge: Gauge) -> None:
+        """Show how the server is right now."""
 
     def say(self, text: str, good: bool | None = None) -> None:
         """Say something about it all: a good or a bad result, or a remark."""
@@ -58,6 +77,8 @@ class Timeline:
     screen: Screen
     recalls: bool
     began_at: float
+    holds: bool = True
+    """Whether a row waits for the acknowledgement of its record; else it says that it waits."""
     quiet: bool = False
     """Whether only what is being said is shown, for words that were seen before."""
     killed_at: float | None = None
@@ -83,7 +104,7 @@ class Timeline:
             case "tool":
                 self._tool(worker, event)
             case "read" | "lease":
-                self._add(Row(worker, "fact", self._when(event.at), _told(event)))
+                self._add(Row(worker, "fact", self._when(event.at), self._told(event)))
 
     def killed(self, worker: int, at: float) -> None:
         """From here on, time counts from the kill. What was being said ends here."""
@@ -117,12 +138,15 @@ class Timeline:
     def _turn(self, worker: int, event: Event) -> None:
         kind: RowKind = "agent" if event.by_agent else "caller"
         row = self._growing or Row(worker, kind, self._when(event.at), "")
-        row.text, self._growing = event["text"].strip(), None
+        row.text, self._growing = self._shown(event["text"]), None
         self._add(row, event["id"] if self.recalls else None)
+
+    def _shown(self, text: str) -> str:
+        return text.strip()
 
     def _tool(self, worker: int, event: Event) -> None:
         noted = event["name"] == "update_working_state"
-        row = Row(worker, "fact", self._when(event.at), _told(event))
+        row = Row(worker, "fact", self._when(event.at), self._told(event))
         self._add(row, event["id"] if self.recalls and noted else None)
 
     def _acknowledged(self, event: Event) -> None:
@@ -134,8 +158,10 @@ class Timeline:
     def _add(self, row: Row, record: str | None = None) -> None:
         """Show a row, after those before it; after its record's acknowledgement, if it has one."""
         self._rows.append(row)
-        if record is not None:
+        if record is not None and self.holds:
             self._unacknowledged[record] = row
+        elif record is not None:
+            row.mark = "waiting"
         self._show_rows()
 
     def _show_rows(self) -> None:
@@ -153,17 +179,16 @@ class Timeline:
         after = at - self.killed_at
         return f"+{after * 1000:.0f} ms" if after < 1 else f"+{after:.1f} s"
 
-
-def _told(event: Event) -> str:
-    match event.kind:
-        case "read" if event["fresh"]:
-            return "records read: none, a new call"
-        case "read":
-            return f"records read: {event['turns']} turns, and where they were cut off"
-        case "lease":
-            return f"lease taken: epoch {event['epoch']}"
-        case _:
-            return _tool_told(event)
+    def _told(self, event: Event) -> str:
+        match event.kind:
+            case "read" if event["fresh"]:
+                return "records read: none, a new call"
+            case "read":
+                return f"records read: {event['turns']} turns, and where they were cut off"
+            case "lease":
+                return f"lease taken: epoch {event['epoch']}"
+            case _:
+                return _tool_told(event)
 
 
 def _tool_told(event: Event) -> str:

@@ -1,5 +1,7 @@
 """One worker process: `python -m recovery.worker {recall|plain} URL CALL_ID`.
 
+An empty URL means `RECALL_URL` (and `RECALL_API_KEY`), as wherever an application gives none.
+
 It warms up, waits for its "go" as an idle process of a pool does, and serves one call. `Support`
 is all that an application writes; the rest stands in for a room, a caller and a network.
 """
@@ -10,8 +12,6 @@ import asyncio
 import json
 import os
 import sys
-import threading
-import time
 from typing import Any
 
 from livekit.agents import (
@@ -24,15 +24,17 @@ from livekit.agents import (
     llm,
 )
 
-from recall_livekit import Call, CallState, Recall, RecallAgent
+from recall_livekit import Briefing, Call, CallState, Recall, RecallAgent
 from recall_livekit.testing.voices import ScriptedSTT, ToneTTS
 
 from .audio import connect_audio
+from .line import Line
 from .model import choose_model
-from .wire import Event
 
 WORD_MS = 220
-FLUSH_S = 5.0
+FLUSH_S = 60.0
+"""Longer than a store may be away here: what was not acknowledged by then never is."""
+LAG_S = 0.05
 
 INSTRUCTIONS = (
     "You take bookings for a bistro, on the phone: one short sentence at a time. Ask for what you "
@@ -62,29 +64,6 @@ class Plain(Agent):
         await self.session.generate_reply(instructions="Greet the caller.")
 
 
-class Line:
-    """The pipe to the demo, which started this process."""
-
-    def __init__(self) -> None:
-        # whatever prints in this process must not end up between our lines
-        self._out = os.dup(1)
-        os.dup2(2, 1)
-        self._loop = asyncio.get_running_loop()
-        self.orders: asyncio.Queue[Event] = asyncio.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def tell(self, kind: str, **fields: object) -> None:
-        """Say it now: a pipe keeps what was written by a process that is killed right after."""
-        os.write(self._out, Event(kind, time.monotonic(), fields).line())
-
-    def _listen(self) -> None:
-        # unbuffered: the interpreter cannot end while a thread waits inside `sys.stdin`
-        with open(0, "rb", buffering=0, closefd=False) as orders:
-            for line in orders:
-                self._loop.call_soon_threadsafe(self.orders.put_nowait, Event.of_line(line))
-        os._exit(0)  # the demo is gone, and so is this process, whatever it is doing
-
-
 class Acknowledgements:
     """Tells which records are durable: those that were made before a flush that succeeded."""
 
@@ -92,17 +71,21 @@ class Acknowledgements:
         self._call = call
         self._line = line
         self._made: list[dict[str, Any]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._telling: asyncio.Task[None] | None = None
 
     def made(self, **record: Any) -> None:
         self._made.append(record)
-        task = asyncio.create_task(self._flush())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
 
-    async def _flush(self) -> None:
-        made, self._made = self._made, []
-        if made and await self._call.flush(FLUSH_S):
+    async def told(self) -> None:
+        """Return when all that can be told was."""
+        if self._telling is not None:
+            await self._telling
+
+    async def _tell(self) -> None:
+        while self._made and await self._call.flush(FLUSH_S):
+            made, self._made = self._made, []
             self._line.tell("acknowledged", records=made)
 
 
@@ -120,12 +103,18 @@ class Reporter:
         session.on("function_tools_executed", self._executed)
         connect_audio(session, sound=self._sound, word=self._word)
 
+    async def told(self) -> None:
+        """Return when it was told what is durable."""
+        if self._acknowledgements:
+            await self._acknowledgements.told()
+
     def _heard(self, event: UserInputTranscribedEvent) -> None:
         self._line.tell("heard", text=event.transcript)
 
     def _sound(self) -> None:
         known = [m.text_content for m in self._agent.chat_ctx.messages() if m.role == "user"]
-        self._line.tell("sound", known=known)
+        lag = lag_of(self._agent.call) if isinstance(self._agent, RecallAgent) else {}
+        self._line.tell("sound", known=known, **lag)
 
     def _word(self, text: str) -> None:
         self._line.tell("word", text=text)
@@ -150,11 +139,35 @@ class Reporter:
 async def report_call(call: Call, line: Line) -> None:
     """Tell when the records were read, and when the lease was taken."""
     await call.ready()
-    briefing = call.briefing
-    cut = [partial.text for partial in briefing.partials if partial.role == "assistant"]
-    line.tell("read", fresh=briefing.fresh, turns=len(briefing.turns), cut=" ".join(cut).strip())
+    line.tell("read", **told_of(call.briefing))
     await call.holding()
-    line.tell("lease", epoch=call.epoch)
+    line.tell("lease", epoch=call.epoch, **told_of(call.briefing))
+
+
+def told_of(briefing: Briefing) -> dict[str, Any]:
+    """Return what the demo shows of a briefing."""
+    cut = [partial.text for partial in briefing.partials if partial.role == "assistant"]
+    return {
+        "fresh": briefing.fresh,
+        "turns": len(briefing.turns),
+        "cut": " ".join(cut).strip(),
+    }
+
+
+async def report_lag(call: Call, line: Line) -> None:
+    """Tell how many records are not durable yet, whenever that changed."""
+    told: dict[str, int] = {}
+    while True:
+        now = {**lag_of(call), "epoch": call.epoch}
+        if now != told:
+            line.tell("lag", **now)
+        told = now
+        await asyncio.sleep(LAG_S)
+
+
+def lag_of(call: Call) -> dict[str, int]:
+    """Return how many records wait for the store, and how many of these are on this disk."""
+    return {"waiting": call.lag, "spooled": call.spooled}
 
 
 def new_session(model: llm.LLM[Any], ears: ScriptedSTT, speed: float) -> AgentSession[None]:
@@ -170,15 +183,16 @@ def new_session(model: llm.LLM[Any], ears: ScriptedSTT, speed: float) -> AgentSe
     )
 
 
-async def serve(agent: Agent, model: llm.LLM[Any], line: Line, speed: float) -> None:
+async def serve(agent: Agent, model: llm.LLM[Any], line: Line, speed: float) -> Reporter:
     """Serve the call until the demo says that it is over."""
     ears = ScriptedSTT(word_delay=WORD_MS / speed / 2000)
     session = new_session(model, ears, speed)
-    Reporter(session, agent, line)
+    reporter = Reporter(session, agent, line)
     await session.start(agent)
     while (order := await line.orders.get()).kind == "say":
         ears.say(order["text"])
     session.shutdown()
+    return reporter
 
 
 async def serve_recorded(
@@ -194,10 +208,13 @@ async def serve_recorded(
     )
     closed = asyncio.Event()
     agent.call.subscribe(lambda state: closed.set() if state is CallState.CLOSED else None)
-    watching = asyncio.create_task(report_call(agent.call, line))
-    await serve(agent, model, line, speed)
+    agent.call.subscribe(lambda state: line.tell("state", state=state.value))
+    watching = [asyncio.create_task(watch(agent.call, line)) for watch in (report_call, report_lag)]
+    reporter = await serve(agent, model, line, speed)
     await closed.wait()
-    watching.cancel()
+    await reporter.told()
+    for task in watching:
+        task.cancel()
 
 
 async def main(mode: str, url: str, call_id: str) -> None:
