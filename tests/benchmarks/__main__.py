@@ -1,4 +1,7 @@
-"""`python -m tests.benchmarks [NAME ...]`: measures, prints a table, writes .bench/results.json."""
+"""`python -m tests.benchmarks [NAME ...]`: measures, prints a table, writes .bench/results.json.
+
+Where what its plot shows was measured, it writes .bench/plot.svg, too.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .plot import write_plot
 from .registry import Benchmark, Row, Scale, Skipped, benchmarks
 from .report import print_table, write_results
 
 RESULTS = Path(__file__).parents[2] / ".bench" / "results.json"
+PLOT = RESULTS.with_name("plot.svg")
 
 
 def main(names: Sequence[str]) -> int:
@@ -24,6 +29,8 @@ def main(names: Sequence[str]) -> int:
     rows = [row for one in chosen for row in _measured(one)]
     print_table(rows)
     write_results(rows, RESULTS)
+    if write_plot(rows, PLOT):
+        print(f"plot: {PLOT}", file=sys.stderr)
     return 0
 
 

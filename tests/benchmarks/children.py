@@ -33,7 +33,8 @@ class Child:
         """The number that the child told with this word; waits for it."""
 
         async def found() -> list[float]:
-            said = [line.split() for line in self._log.read_text().splitlines(keepends=True)]
+            *lines, _ = self._log.read_text().split("\n")  # the last one is not whole yet
+            said = [line.split() for line in lines]
             return [float(line[1]) for line in said if line[:1] == [word]]
 
         try:

@@ -108,15 +108,15 @@ async def _latencies(
     directory: Path, logs: Sequence[RawLog], turns: int, every: float
 ) -> tuple[list[float], list[float]]:
     async with open_calls(directory / "records", len(logs)) as calls:
-        ours = await asyncio.gather(*(_speak(call, _spoken(turns, every)) for call in calls))
+        ours = await asyncio.gather(*(speak(call, spoken(turns, every)) for call in calls))
     with ThreadPoolExecutor(1) as thread:
         alone = await asyncio.gather(
-            *(_commit_each(thread, log, _spoken(turns, every)) for log in logs)
+            *(_commit_each(thread, log, spoken(turns, every)) for log in logs)
         )
     return list(chain.from_iterable(ours)), list(chain.from_iterable(alone))
 
 
-async def _speak(call: Call, texts: AsyncIterator[str]) -> list[float]:
+async def speak(call: Call, texts: AsyncIterator[str]) -> list[float]:
     took: list[float] = []
     async for text in texts:
         began = time.perf_counter()
@@ -138,7 +138,7 @@ async def _commit_each(
     return took
 
 
-async def _spoken(turns: int, every: float) -> AsyncIterator[str]:
+async def spoken(turns: int, every: float) -> AsyncIterator[str]:
     """One text in each span of `every` seconds, at any moment of it."""
     for text in islice(sentences(), turns):
         moment = random.random() * every

@@ -21,6 +21,8 @@ yes no the my your number order flight ticket billing address street seven four 
 morning please thanks would could change refund because account payment card confirm problem
 yesterday email understand moment actually connection appointment available
 """
+LENGTHS = (10, 100, 1_000, 10_000)
+"""Turns of the calls whose length should not matter."""
 TURNS_A_SECOND = 200
 """A slow machine's: how long a recording may take follows from it."""
 _copies = itertools.count()

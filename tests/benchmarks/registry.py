@@ -9,12 +9,14 @@ from typing import Literal, TypeAlias
 
 TOPICS = (
     "on_enter",
+    "neighbours",
     "turns",
     "takeover",
     "frozen_store",
     "fifty_calls",
     "event_loop",
     "memory",
+    "over_http",
     "real_livekit",
 )
 """The modules of this package that measure something, in the order of the table."""

@@ -31,12 +31,12 @@ async def _pairs(directory: Path, raw: RawLog, rounds: int) -> tuple[list[float]
     alone: list[float] = []
     async with Recall.open(url_of(directory / "records")) as recall, recall.resume("one") as call:
         for _, text in zip(range(WARM_UP + rounds), sentences(), strict=False):
-            ours.append(await _turn(call, text))
+            ours.append(await turn(call, text))
             alone.append(_commit(raw, entry_of(text)))
     return ours[WARM_UP:], alone[WARM_UP:]
 
 
-async def _turn(call: Call, text: str) -> float:
+async def turn(call: Call, text: str) -> float:
     began = time.perf_counter()
     call.record_turn("user", text, message_id="item_0123456789ab")
     durable = await call.flush(seconds=WITHIN_S)
