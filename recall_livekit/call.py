@@ -499,9 +499,12 @@ class Call:
                 await self._transport.release(
                     self.call_id, self.writer, self.epoch, self.outcome or "handover"
                 )
-            await self._keeper.leave()
         except RecallError as error:
             logger.warning("the lease was not given back, it will lapse: %s", error)
+        try:
+            await self._keeper.leave()
+        except RecallError as error:
+            logger.warning("the sign of life was not given back: %s", error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._keeper.become(CallState.CLOSED)

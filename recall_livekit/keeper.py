@@ -82,6 +82,7 @@ class LeaseKeeper:
         self.suspect = False
         self._wake = anyio.Event()
         self._changed = anyio.Event()
+        self._reached = anyio.Event()
         self._listeners: list[Callable[[CallState], None]] = []
 
     # --- looking ------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ class LeaseKeeper:
             self._note(error)
             self.trust()
             return deadline
-        self.error = None
+        self._answered()
         self.trust()
         return asked + self._settings.lease_ttl
 
@@ -355,8 +356,18 @@ class LeaseKeeper:
                 await self._clock.sleep(self._clock.jitter(pause))
                 pause = min(2 * pause, self._settings.retry_last)
             else:
-                self.error = None
+                self._answered()
                 return answer
+
+    async def wait_reached(self) -> None:
+        """Return when the records, which could not be reached, can be again."""
+        await self._reached.wait()
+
+    def _answered(self) -> None:
+        if self.error is not None:
+            self.error = None
+            self._reached.set()
+            self._reached = anyio.Event()
 
     def _note(self, error: StoreError) -> None:
         if self.error is None:

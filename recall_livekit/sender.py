@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 
 from .engine.requests import Ack
+from .engine.together import first_of
 from .errors import Erased, Fenced, InvalidInput, RecallError, StoreError, UnknownRun
 from .keeper import CallState, LeaseKeeper
 from .models import Dropped, Partial, Record
@@ -104,6 +106,7 @@ class Sender:
         elif isinstance(error, InvalidInput) or not isinstance(error, RecallError):
             logger.error("records %d-%d cannot be stored: %s", unit.first, unit.last, error)
             self._outbox.give_up(unit, str(error))
+            await self._clock.sleep(pause)  # the marker may be refused as well
         elif isinstance(error, UnknownRun):
             self._keeper.run_number = 0
         elif isinstance(error, Fenced):
@@ -112,7 +115,8 @@ class Sender:
             self._outbox.failed()
             if not isinstance(error, StoreError):
                 logger.error("records %d-%d were refused: %s", unit.first, unit.last, error)
-            await self._clock.sleep(pause)
+            sleep = partial(self._clock.sleep, self._clock.jitter(pause))
+            await first_of(sleep, self._keeper.wait_reached)
 
     async def _wait_fenced(self) -> None:
         """Let the keeper find out too; what was refused goes out as late records then."""

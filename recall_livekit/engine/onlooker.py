@@ -4,7 +4,7 @@ decides anything."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import anyio
@@ -25,7 +25,7 @@ from .partials import read_partials
 from .refusals import fenced
 from .requests import Reading
 from .runs import Origin, SameCall, asked_about, continues
-from .together import both
+from .together import both, first_of
 from .tokens import Estimator, TokenCounter
 
 __all__ = ["Onlooker"]
@@ -223,12 +223,5 @@ class Onlooker:
         """Return when the call may stand otherwise than it did."""
         lease = chain.fold.lease
         stream = lease is not None and lease.stream
-        async with anyio.create_task_group() as tasks:
-
-            async def first(wait: Callable[[], Awaitable[None]]) -> None:
-                await wait()
-                tasks.cancel_scope.cancel()
-
-            seconds = self.settings.watch_interval if stream else self.settings.follow_interval
-            tasks.start_soon(first, partial(witness.wait, chain.fold, seconds))
-            tasks.start_soon(first, chain.wait_news)
+        seconds = self.settings.watch_interval if stream else self.settings.follow_interval
+        await first_of(partial(witness.wait, chain.fold, seconds), chain.wait_news)

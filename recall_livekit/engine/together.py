@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["both", "together"]
+__all__ = ["both", "first_of", "together"]
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -18,6 +18,18 @@ async def both(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
     """Return both answers; errors are as in `together`."""
     answers: list[Any] = await together([one, other])
     return answers[0], answers[1]
+
+
+async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Return when the first of them has; the others are cancelled."""
+    async with anyio.create_task_group() as tasks:
+
+        async def one(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            tasks.cancel_scope.cancel()
+
+        for wait in waits:
+            tasks.start_soon(one, wait)
 
 
 async def together(reads: Sequence[Awaitable[T]]) -> list[T]:

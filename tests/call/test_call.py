@@ -160,6 +160,47 @@ async def test_faults_lose_and_double_nothing(open_recall: OpenRecall) -> None:
     await call.aclose()
 
 
+async def test_what_waits_is_sent_as_soon_as_the_lease_could_be_renewed_again(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = open_recall(lease_ttl=2.0, retry_first=60.0, retry_last=60.0)
+    call = recall.resume(CALL)
+    call.start()
+    assert await call.holding(2)
+
+    async def never(*_: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(transport_of(recall), "append", never)
+        away.setattr(transport_of(recall), "renew", never)
+        call.record_turn("user", "said meanwhile")
+        assert not await call.flush(1.0)
+    assert await call.flush(10)
+    assert await said(open_recall()) == ["said meanwhile"]
+    await call.aclose()
+
+
+async def test_what_is_refused_as_invalid_is_not_sent_in_a_tight_circle(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = open_recall(retry_first=0.2)
+    call = recall.resume(CALL)
+    call.start()
+    assert await call.holding(2)
+    asked: list[object] = []
+
+    async def refuse(*arguments: object) -> None:
+        asked.append(arguments)
+        raise InvalidRecord("never")
+
+    monkeypatch.setattr(transport_of(recall), "append", refuse)
+    call.record_turn("user", "hello")
+    assert not await call.flush(0.5)
+    assert 1 < len(asked) < 4
+    await call.aclose()
+
+
 async def test_turns_before_the_lease_are_provisional_and_survive_a_second_crash(
     open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
