@@ -17,10 +17,10 @@ from .engine.tokens import Estimator, TiktokenCounter, TokenCounter
 from .keeper import IfHeld, IfLeaseLost
 from .models import Briefing, Turn
 from .redaction import Redact
-from .remote.address import check_address, is_remote
+from .remote.address import is_remote
 from .seams import Clock, SystemClock
 from .settings import Settings
-from .spool.place import spool_directory
+from .spool.place import server_place, spool_directory
 from .spool.spool import Spool
 from .stores.base import Store
 from .stores.opening import open_store
@@ -120,7 +120,7 @@ class Recall:
         if spool is not False:
             recall._spool = Spool.open(
                 spool_directory(spool),
-                address=check_address(url),
+                address=server_place(url, api_key),
                 transport=transport,
                 clock=clock,
                 settings=settings,

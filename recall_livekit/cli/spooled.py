@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic_core import to_json
 
 from ..client import Recall
-from ..remote.address import check_address, is_remote
+from ..remote.address import is_remote
 from ..seams import SystemClock
-from ..spool.place import spool_directory
+from ..spool.place import server_place, spool_directory
 from ..spool.spool import Drained, Spool, place_tag
 from ..spool.status import FileStatus, status
 from .codes import FAILED, UNREACHABLE, Failed
@@ -41,7 +41,7 @@ def place_of(url: str) -> str:
     Raises:
         InvalidSettings: It is no address.
     """
-    return check_address(url) if is_remote(url) else f"sqlite:///{directory_of(url)}"
+    return server_place(url) if is_remote(url) else f"sqlite:///{directory_of(url)}"
 
 
 def found_in(directory: Path) -> list[FileStatus]:

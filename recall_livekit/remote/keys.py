@@ -12,7 +12,7 @@ import anyio
 from ..errors import InvalidSettings, KeyRefused
 from ..seams import Clock
 
-__all__ = ["ApiKey", "KeySource", "key_source"]
+__all__ = ["ApiKey", "KeySource", "key_source", "namespace_of"]
 
 _Ask = Callable[[], str] | Callable[[], Awaitable[str]]
 ApiKey = str | _Ask
@@ -85,6 +85,21 @@ def key_source(given: ApiKey | None, clock: Clock) -> KeySource:
         return KeySource(clock, key=key.strip())
     path = os.environ.get("RECALL_API_KEY_FILE")
     return KeySource(clock, ask=Path(path).read_text if path else None)
+
+
+def namespace_of(given: ApiKey | None) -> str:
+    """Return the namespace of the key that would be shown, as far as one can tell without asking
+    for it: "" if a function returns it, or if it is none of a Recall server's."""
+    key = "" if callable(given) else given or os.environ.get("RECALL_API_KEY") or _in_file()
+    return key.strip().rpartition(".")[2] if key.startswith("recall_") and "." in key else ""
+
+
+def _in_file() -> str:
+    path = os.environ.get("RECALL_API_KEY_FILE")
+    try:
+        return Path(path).read_text() if path else ""
+    except (OSError, ValueError):  # said when it is asked for
+        return ""
 
 
 async def _asked(ask: _Ask) -> str:

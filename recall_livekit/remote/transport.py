@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..engine.liveness import Liveness
 from ..engine.requests import Ack, Acquire, Grant
 from ..engine.runs import SameCall
-from ..errors import Erased, Fenced, Held, InvalidInput, InvalidSettings
+from ..errors import Erased, Fenced, Held, InvalidInput, InvalidSettings, UnknownRun
 from ..models import Outcome, Partial, Record
 from ..seams import Clock
 from ..settings import Settings
@@ -103,11 +103,12 @@ class HttpTransport(HttpOnlooker):
         """Return the run that this origin's provisional records belong to.
 
         Raises:
-            Erased, StoreError.
+            Erased, Held, UnknownRun, StoreError.
         """
         body = self._request(call, request, stream=False)
+        raises = (Erased, Held, UnknownRun)
         answer = await self._http.ask(
-            RunAnswer, "POST", f"{path_of(call)}/runs", body=body, raises=(Erased,)
+            RunAnswer, "POST", f"{path_of(call)}/runs", body=body, raises=raises
         )
         return answer.run
 

@@ -45,7 +45,8 @@ LOOK_SECONDS = 1.0
 _CALL = "keys"
 _PAGE = 256
 _TRIES = 64
-_KEY = re.compile(r"recall_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
+_KEY = re.compile(r"recall_([0-9a-f]{16})_[A-Za-z0-9_-]{43}\.[a-z0-9-]+")
+"""Its id, its secret, and, for the client that shows it, its namespace."""
 
 
 class _Made(Value):
@@ -125,7 +126,7 @@ class Keys:
             raise InvalidSettings(f"{role!r} is no role: use {', '.join(get_args(Role))}")
         key_id = self._clock.new_id()
         # A secret is nobody's to repeat, not even a simulation's: it does not come from the clock.
-        key = f"recall_{key_id}_{secrets.token_urlsafe(32)}"
+        key = f"recall_{key_id}_{secrets.token_urlsafe(32)}.{namespace}"
         made = _Made(
             at=self._clock.now(),
             key_id=key_id,

@@ -104,7 +104,7 @@ async def test_on_loopback_no_key_is_needed_until_one_was_made(tmp_path: Path) -
         anybody = await home.client_with(None)
         assert (await anybody.post("/v1/calls/room/lease", json=lease())).status_code == 200
         assert (await anybody.delete("/v1/calls/room")).status_code == 204
-        stranger = await home.client_with("recall_" + "0" * 16 + "_" + "0" * 43)
+        stranger = await home.client_with("recall_" + "0" * 16 + "_" + "0" * 43 + ".default")
         assert (await stranger.get("/v1/calls/room")).status_code == 401
         made = await home.keys.create("default", "agent", "the first")
         assert (await anybody.get("/v1/calls/room")).status_code == 401

@@ -20,7 +20,7 @@ from .house import House, append, kind, lease, problem, unit
 pytestmark = pytest.mark.anyio
 
 
-NOBODYS = "recall_" + "f" * 16 + "_" + "0" * 43
+NOBODYS = "recall_" + "f" * 16 + "_" + "0" * 43 + ".acme"
 
 
 def contains(directory: Path, text: str) -> bool:
@@ -63,27 +63,29 @@ async def test_the_secret_is_neither_stored_nor_shown(tmp_path: Path) -> None:
     await keys.check(made.key)
     listed = await keys.listed()
     await keys.aclose()
-    secret = made.key[24:]
-    assert len(secret) > 20
+    secret = made.key[24:67]
+    assert len(secret) == 43
     assert contains(tmp_path, made.info.key_id)
     assert not contains(tmp_path, secret)
     assert secret not in repr(made) + repr(listed)
 
 
-@pytest.mark.parametrize("spoilt", ["", "x", "recall_", "wrong secret", "wrong id", "longer"])
+@pytest.mark.parametrize(
+    "spoilt", ["", "x", "recall_", "wrong secret", "wrong id", "wrong namespace"]
+)
 async def test_a_key_that_was_never_made_is_refused(spoilt: str) -> None:
     process = Process(MemoryBucket())
     key = (await process.keys.create("acme", "agent", "x")).key
     presented = {
-        "wrong secret": key[:-4] + ("0000" if key[-4:] != "0000" else "1111"),
+        "wrong secret": key[:30] + ("0000" if key[30:34] != "0000" else "1111") + key[34:],
+        "wrong namespace": key + "s",
         "wrong id": key.replace(key[7:23], "f" * 16),
-        "longer": key + "0",
     }.get(spoilt, spoilt)
     process.clock.advance(1.0)
     for attempt in (presented, None):
         with pytest.raises(KeyRefused) as refused:
             await process.keys.check(attempt)
-        assert key[24:] not in str(refused.value)
+        assert key[24:67] not in str(refused.value)
         if presented:
             assert presented not in str(refused.value)
 
