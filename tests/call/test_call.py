@@ -347,7 +347,7 @@ async def test_redact_is_applied_to_everything_that_is_stored(open_recall: OpenR
         call.update_working_state(goal="charge 4242")
         call.record_userdata({"card": ["4242"]})
         call.record_action("charge", arguments='{"card": "4242"}')
-        await call.flush(2)
+        assert await call.flush(10)
         briefing = await open_recall().read(CALL)
     assert "4242" not in briefing.model_dump_json()
     assert briefing.userdata == {"card": ["****"]}
