@@ -15,6 +15,7 @@ from types import TracebackType
 import anyio
 
 from .call_ids import check_call_id
+from .checks import storable_name
 from .engine.runs import Origin
 from .errors import (
     Closed,
@@ -73,6 +74,7 @@ class Call(Recording):
         self._clock = clock
         self._redactor = Redactor(redact)
         self._outbox = Outbox(settings, redacts=self._redactor.redacts)
+        room_sid, caller, agent_name = map(storable_name, (room_sid, caller, agent_name))
         self._keeper = LeaseKeeper(
             transport,
             clock,

@@ -7,7 +7,9 @@ from pydantic import JsonValue, TypeAdapter
 from .errors import InvalidRecord
 from .models import RECORD_CHARS, Record, RecordBase
 
-__all__ = ["checked_record", "storable_text"]
+__all__ = ["checked_record", "storable_name", "storable_text"]
+
+NAME_CHARS = 256
 
 ENTRY_DEPTH = 8
 _json: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
@@ -29,6 +31,13 @@ def checked_record(kind: type[RecordBase], at: float, what: dict[str, object]) -
     if len(data) > 2 * RECORD_CHARS:
         raise InvalidRecord(f"{kind.__name__} has {len(data)} bytes, {2 * RECORD_CHARS} are kept")
     return record
+
+
+def storable_name(name: str | None) -> str | None:
+    """Return a name from elsewhere (a room's sid, a caller) as every store can keep it."""
+    if name is None:
+        return None
+    return storable_text(name)[:NAME_CHARS]
 
 
 def storable_text(text: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    FiniteFloat,
     JsonValue,
     Tag,
     ValidationError,
@@ -45,7 +46,7 @@ class RecordBase(Value):
     """What every record has: its version, and when it was said or done (Unix seconds)."""
 
     v: Literal[1] = 1
-    at: float
+    at: FiniteFloat
 
 
 class Turn(RecordBase):
@@ -212,7 +213,9 @@ def working_state_update(at: float, changes: Mapping[str, object]) -> WorkingSta
     try:
         checked = WorkingState.model_validate(changes)
     except ValidationError as error:
-        raise InvalidRecord(f"working state: {error}") from error
+        wrong = {str(fault["loc"][0]): fault["msg"] for fault in error.errors(include_input=False)}
+        told = "; ".join(f"{name}: {message}" for name, message in sorted(wrong.items()))
+        raise InvalidRecord(f"working state: {told}") from None
     return WorkingStateUpdate(at=at, changes=checked.model_dump(mode="json", include=set(changes)))
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter, model_validator
+from pydantic import FailFast, Field, StringConstraints, TypeAdapter, model_validator
 
 from .engine.entries import Entry
 from .engine.listing import CallStanding, CallSummary
 from .engine.liveness import Liveness
 from .engine.requests import Ack, Acquire
 from .engine.runs import Origin
-from .models import Outcome, Partial, Record, Turn, Value
+from .models import RECORD_CHARS, Outcome, Partial, Record, Turn, Value
 from .problems import Problem
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
     "calls_line",
 ]
 
-BODY_BYTES = 16 * 1024 * 1024
+BODY_BYTES = 4 * 1024 * 1024
 """The largest body of one request."""
 UNITS = 256
 """The most units in one `RecordsRequest`."""
@@ -181,7 +181,9 @@ class RecordsUnit(Value):
     call_id: CallId
     writer: Name
     first: int = Field(ge=1, le=2**53)
-    records: tuple[Record, ...] = Field(min_length=1, max_length=UNIT_RECORDS)
+    records: Annotated[tuple[Record, ...], FailFast()] = Field(
+        min_length=1, max_length=UNIT_RECORDS
+    )
     epoch: Number | None = None
     provisional: Provisional | None = None
 
@@ -199,7 +201,7 @@ class RecordsRequest(Value):
     with its problem, and the others are not touched by it.
     """
 
-    units: tuple[RecordsUnit, ...] = Field(min_length=1, max_length=UNITS)
+    units: Annotated[tuple[RecordsUnit, ...], FailFast()] = Field(min_length=1, max_length=UNITS)
 
 
 class UnitAnswer(Value):
@@ -221,12 +223,19 @@ class RunAnswer(Value):
     run: int
 
 
+class SaidPartial(Partial):
+    """A partial within its limits."""
+
+    text: str = Field(max_length=RECORD_CHARS + 100)
+    message_id: str | None = Field(default=None, max_length=256)
+
+
 class PartialsRequest(Value):
     """PUT .../partials: the writer's speech under way, both sides; it replaces what was there."""
 
     writer: Name
     run: Number
-    partials: tuple[Partial, ...] = Field(max_length=8)
+    partials: Annotated[tuple[SaidPartial, ...], FailFast()] = Field(max_length=8)
 
 
 class PartialsAnswer(Value):

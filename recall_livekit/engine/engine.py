@@ -246,6 +246,7 @@ class Engine(Onlooker):
                 raise StoreUnavailable(MOVING)
         await self.finish_erasure(call)
         self._chains.pop(call, None)
+        self._witnesses.pop(call, None)
 
     async def finish_erasure(self, call: str) -> None:
         """Carry an erasure that was begun to its end, if there is one (rule 13)."""

@@ -54,6 +54,7 @@ class Witness:
         self._version: str | None = None
         self._since = 0.0
         self._saw_change = False
+        self._looked_at = clock.monotonic()
         self._alive_at: float | None = None
         self.renewed_at = 0.0
 
@@ -78,6 +79,8 @@ class Witness:
         locked = await self._locked(lease)
         if locked is False or (lease.stream and await self._stream_broke(lease.epoch)):
             return Liveness.DEAD
+        if lease.stream:
+            self._allow_for_standstill(lease)
         silent = self._clock.monotonic() - self._since
         if silent >= lease.ttl:
             return Liveness.LAPSED
@@ -87,6 +90,14 @@ class Witness:
             return Liveness.LAPSED
         self._alive_at = self._clock.monotonic()
         return Liveness.LIVE
+
+    def _allow_for_standstill(self, lease: LeaseEntry) -> None:
+        """Who did not look for a while may itself have stood still, with the holder's signs of
+        life in its sockets: they have `return_grace` to be read."""
+        now, grace = self._clock.monotonic(), self._settings.return_grace
+        if now - self._looked_at > grace:
+            self._since = max(self._since, now - lease.ttl + grace)
+        self._looked_at = now
 
     async def wait(self, fold: Fold, seconds: float) -> None:
         """Return after `seconds`, or as soon as the holder's lock is free."""

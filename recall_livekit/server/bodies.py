@@ -18,8 +18,10 @@ from ..wire import BODY_BYTES
 
 __all__ = ["ClientGone", "Refused", "faults", "parsed_body", "parsed_query", "read_body"]
 
-BODY_SECONDS = 10.0
-"""The longest that a body may take to arrive."""
+BODY_SECONDS = 4.0
+"""The longest that a body may take to arrive: less than a request may take."""
+VALUES = 200_000
+"""The most objects and lists in one body: more of them take longer to read than others can wait."""
 QUERY_FIELDS = 32
 _FIELD = re.compile(r"[a-z_]{1,32}")
 V = TypeVar("V", bound=Value)
@@ -48,9 +50,12 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     _check_headers(headers)
     try:
         with anyio.fail_after(BODY_SECONDS):
-            return await _read(receive)
+            body = await _read(receive)
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    if body.count(b"{") + body.count(b"[") > VALUES:
+        raise Refused(413, f"a body has at most {VALUES} objects and lists")
+    return body
 
 
 def _check_headers(headers: Headers) -> None:

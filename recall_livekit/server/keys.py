@@ -189,7 +189,7 @@ class Keys:
             StoreUnavailable: As in `check`.
         """
         await self._refresh(KNOWN_FOR)
-        return bool(self._known)
+        return self._position > 0
 
     async def look(self) -> None:
         """Read the list on to its end.

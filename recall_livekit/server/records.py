@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import anyio
-from pydantic import Field, ValidationError
+from pydantic import FailFast, Field, ValidationError
 
 from ..engine.engine import Engine
 from ..engine.requests import Ack
@@ -26,7 +26,7 @@ UNIT_SECONDS = 1.0
 
 
 class _Loose(Value):
-    units: Annotated[tuple[Any, ...], Field(min_length=1, max_length=UNITS)]
+    units: Annotated[tuple[Any, ...], FailFast(), Field(min_length=1, max_length=UNITS)]
 
 
 async def append(asked: Asked[Nothing, RecordsRequest]) -> RecordsAnswer:

@@ -25,8 +25,9 @@ from .app import create_app
 from .keys import Keys, open_keys
 from .namespaces import Namespaces
 from .options import ServeOptions
+from .protocol import BoundedProtocol
 from .retention import keep_retention
-from .sockets import listening_socket, url_of
+from .sockets import listening_socket, raise_open_files, url_of
 from .state import ServerState
 
 __all__ = ["Listening", "run", "serve"]
@@ -82,6 +83,7 @@ async def serve(
         StoreError: The keys cannot be read.
     """
     settings = settings or Settings(watch_interval=WATCH_INTERVAL)
+    raise_open_files()
     namespaces = Namespaces(options.store_url, settings, clock)
     keys = open_keys(options.store_url, namespaces.clock)
     try:
@@ -119,7 +121,7 @@ async def _check_keys(options: ServeOptions, keys: Keys) -> None:
 def _config(app: object, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from pathlib import Path
 from ..errors import InvalidSettings
 from .options import ServeOptions
 
-__all__ = ["listening_socket", "url_of"]
+__all__ = ["listening_socket", "raise_open_files", "url_of"]
+
+OPEN_FILES = 65_536
+"""Enough for a stream a call, and a few files for each. Many systems give a thousand at first."""
 
 UNIX_MODE = 0o660
 """Its owner and group: a proxy in front of the server is of the group."""
@@ -34,6 +38,14 @@ def listening_socket(options: ServeOptions) -> Iterator[socket.socket]:
         yield bound
     if options.unix_path is not None:
         options.unix_path.unlink(missing_ok=True)
+
+
+def raise_open_files() -> None:
+    """Let this process have as many connections as the system lets it have, up to `OPEN_FILES`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def url_of(bound: socket.socket) -> str:

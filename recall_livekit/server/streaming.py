@@ -13,11 +13,12 @@ from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..engine.engine import Engine
 from ..engine.liveness import Liveness
-from ..errors import Fenced, StoreError
+from ..errors import Fenced, KeyRefused, StoreError
 from ..seams import Clock
 from ..stores.keys import call_key
 from ..wire import StreamEvent, StreamQuery
@@ -141,11 +142,24 @@ class _Stream:
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(watch_client)
+                tasks.start_soon(self._check_key, tasks, Headers(scope=scope))
                 tasks.start_soon(self._say, tasks, send)
         if gone and self._ended is None:
             self._end.broke()
         elif not gone:
             await self._close(send)
+
+    async def _check_key(self, tasks: TaskGroup, headers: Headers) -> None:
+        """A key that is revoked ends its streams. The holder may come back with another one."""
+        while True:
+            await self._server.clock.sleep(ALIVE_SECONDS)
+            try:
+                await self._server.key_of(headers)
+            except KeyRefused:
+                self._position = None  # nothing more is told
+                tasks.cancel_scope.cancel()
+            except StoreError as error:
+                logger.warning("a stream's key was not checked: %s", error)
 
     async def _say(self, tasks: TaskGroup, send: Send) -> None:
         await send(_START)

@@ -62,7 +62,7 @@ SPEECH = st.lists(
     max_size=4,
 ).map(" ".join)
 """What is really said on the phone: an estimate promises nothing about noise."""
-FINITE = st.floats(allow_nan=False)  # a NaN is not equal to itself
+FINITE = st.floats(allow_nan=False, allow_infinity=False)  # no record has a time like that
 TIMES = st.floats(0.0, 2e9)
 SMALL = st.integers(0, 3)
 JSON: st.SearchStrategy[JsonValue] = st.recursive(
