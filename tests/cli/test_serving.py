@@ -124,7 +124,7 @@ def test_the_secret_is_alone_on_stdout_and_shown_once(invoke: Invoke, tmp_path: 
     store = ["--store", f"sqlite:///{tmp_path / 'records'}"]
     made = invoke("key", "create", "--name", "ops\x1b[2J", "--role", "admin", *store)
     assert made.code == 0
-    assert re.fullmatch(r"recall_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n", made.stdout)
+    assert re.fullmatch(r"recall_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\.default\n", made.stdout)
     key_id, secret = made.stdout.split("_")[1], made.stdout.split("_", 2)[2].strip()
     listed = invoke("key", "list", *store).stdout
     assert secret not in listed + made.stderr
