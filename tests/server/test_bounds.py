@@ -46,7 +46,10 @@ async def test_a_connection_that_asks_nothing_is_closed(
 
 
 @pytest.mark.parametrize("line", [b"X: ", b"X-0: 1\r\nX-1: "])
-async def test_a_head_that_is_too_large_is_refused(tmp_path: Path, line: bytes) -> None:
+async def test_a_head_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 60.0)  # it is the size that closes it
     async with served(tmp_path) as listening:
         reader, writer = await connected(listening.url)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + line)
