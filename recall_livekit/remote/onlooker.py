@@ -21,13 +21,11 @@ from .http import Http
 from .refusals import within
 from .verdicts import Verdicts
 
-__all__ = ["HttpOnlooker", "clipped", "path_of"]
+__all__ = ["HttpOnlooker", "path_of"]
 
 LONG_WAIT = 35.0
 """The longest that a request takes which reads or rewrites a whole call (seconds): a little more
 than a server gives itself."""
-TEXT = 1024
-"""What a server takes as a sid or a caller; of a longer one this much tells who it is."""
 
 
 class HttpOnlooker:
@@ -47,7 +45,6 @@ class HttpOnlooker:
         """
         if origin is None:
             return await self._read(call, {})
-        origin = clipped(origin)
         reading = await self._read(call, _params(self._verdicts.told(call, origin)))
         if self._verdicts.judge(call, origin, reading):
             reading = await self._read(call, _params(self._verdicts.told(call, origin)))
@@ -139,12 +136,6 @@ class HttpOnlooker:
 def path_of(call: str) -> str:
     """Return where the server has this call."""
     return f"/v1/calls/{encode_call_id(call)}"
-
-
-def clipped(origin: Origin) -> Origin:
-    """Return the origin within the limits of a request."""
-    sid, caller = origin.room_sid, origin.caller
-    return Origin(room_sid=sid and sid[:TEXT], caller=caller and caller[:TEXT])
 
 
 def _params(origin: Origin) -> dict[str, str | int | bool]:

@@ -27,16 +27,13 @@ from .address import check_address, is_loopback
 from .flusher import Flusher
 from .http import AsyncClient, Http
 from .keys import ApiKey, key_source
-from .onlooker import HttpOnlooker, clipped, path_of
+from .onlooker import HttpOnlooker, path_of
 from .streams import Streams
 from .verdicts import Verdicts
 
 __all__ = ["HttpTransport"]
 
 logger = logging.getLogger("recall_livekit")
-
-NAME = 256
-"""What a server takes as the name of an agent."""
 
 
 class HttpTransport(HttpOnlooker):
@@ -209,8 +206,7 @@ class HttpTransport(HttpOnlooker):
                 "lock": None,
                 "stream": stream,
                 "tokens": self._settings.briefing_tokens,
-                "origin": self._verdicts.told(call, clipped(request.origin)),
-                "agent_name": request.agent_name and request.agent_name[:NAME],
+                "origin": self._verdicts.told(call, request.origin),
             }
         )
         return asked.model_dump_json().encode()
