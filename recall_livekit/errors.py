@@ -13,6 +13,7 @@
     │   ├── StoreUnusable     page someone: the data or the directory needs a person
     │   └── KeyRefused        give it a key that the server knows; rotated ones are tried again
     │       └── RoleTooLow    the key is known, but not for this
+    ├── RoomsUnavailable      retry: LiveKit's server did not answer, or refused
     ├── Held                  wait as a standby, steal, or leave
     ├── Fenced                stop writing: another writer has the call
     │   └── ReadOnly          the same, refused on this worker before it was sent
@@ -41,6 +42,7 @@ __all__ = [
     "ReadOnly",
     "RecallError",
     "RoleTooLow",
+    "RoomsUnavailable",
     "StoreError",
     "StoreUnavailable",
     "StoreUnusable",
@@ -90,6 +92,10 @@ class KeyRefused(StoreError):
 
 class RoleTooLow(KeyRefused):
     """The key is known, but its role does not allow this."""
+
+
+class RoomsUnavailable(RecallError):
+    """LiveKit's server could not be asked, or refused; whether it acted is unknown."""
 
 
 class Held(RecallError):
