@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 
 from .errors import InvalidCallId
 
-__all__ = ["CALL_ID_BYTES", "check_call_id", "decode_call_id", "encode_call_id"]
+__all__ = [
+    "CALL_ID_BYTES",
+    "RESERVED",
+    "WATCHER_CALL_ID",
+    "check_call_id",
+    "decode_call_id",
+    "encode_call_id",
+    "is_reserved",
+    "standby_call_id",
+]
 
 CALL_ID_BYTES = 256
+RESERVED = "\x1erecall/"
+"""How the ids of chains begin that are no call, but a lease of Recall's own: nobody lists them."""
+WATCHER_CALL_ID = f"{RESERVED}watcher"
+"""Whoever holds its lease is the watcher that acts."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -31,6 +45,22 @@ def check_call_id(call_id: str) -> str:
             "pass the room name"
         )
     return call_id
+
+
+def is_reserved(call_id: str) -> bool:
+    """Whether a chain is Recall's own, and no call of an application's."""
+    return call_id.startswith(RESERVED)
+
+
+def standby_call_id(call_id: str) -> str:
+    """Return the id of the chain whose lease the call's standby holds. It is erased with the call,
+    whose name is not in it.
+
+    Raises:
+        InvalidCallId: Not 1 to 256 bytes.
+    """
+    digest = hashlib.sha256(check_call_id(call_id).encode()).hexdigest()
+    return f"{RESERVED}standby/{digest}"
 
 
 def encode_call_id(call_id: str) -> str:

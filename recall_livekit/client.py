@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from .breaking import break_lease
 from .call import Call
+from .call_ids import check_call_id
 from .engine.engine import Engine
 from .engine.entries import Entry
 from .engine.listing import CallSummary
@@ -137,11 +139,13 @@ class Recall:
         if_held: IfHeld = "standby",
         if_lease_lost: IfLeaseLost = "standby",
         redact: Redact | None = None,
+        settings: Settings | None = None,
     ) -> Call:
         """Return the live call of this id on this worker; it goes on where the last one stopped.
 
         `room_sid` and `caller` tell whether it is the same call (see `Origin`). While another
         live worker has it: wait as a standby, take it ("steal"), or raise `Held` ("leave").
+        `settings` are this call's, if not the handle's.
 
         Raises:
             InvalidCallId: Not 1 to 256 bytes.
@@ -149,7 +153,7 @@ class Recall:
         return Call(
             self._transport,
             self._clock,
-            self.settings,
+            settings or self.settings,
             call_id,
             room_sid=room_sid,
             caller=caller,
@@ -177,7 +181,7 @@ class Recall:
         return await self._transport.turns(call_id)
 
     def calls(self) -> AsyncIterator[str]:
-        """Yield the id of every call that has records.
+        """Yield the id of every call that has records; Recall's own chains are not told.
 
         Raises:
             StoreError.
@@ -200,8 +204,21 @@ class Recall:
         """
         return await self._transport.entries(call_id, start, limit)
 
+    async def break_lease(self, call_id: str, epoch: int, *, room_sid: str | None = None) -> bool:
+        """Take the call from a holder that was found frozen, so that it is free at once: for a
+        watcher that asked the holder itself. Whoever waits takes it and goes on in the same run.
+
+        Only the lease of this `epoch` is broken: False if another is in force by now, or none.
+        `room_sid` is the room's, if known. To repeat it after an error is safe, for anybody.
+
+        Raises:
+            InvalidCallId.
+            StoreError: It may be done or not; repeat it.
+        """
+        return await break_lease(self._transport, check_call_id(call_id), epoch, room_sid)
+
     async def erase(self, call_id: str) -> None:
-        """Erase all content of a call for ever; done when it returns.
+        """Erase all content of a call for ever, its standby's too; done when it returns.
 
         Raises:
             InvalidCallId, StoreError.

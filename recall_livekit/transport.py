@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from .engine.entries import Entry
 from .engine.listing import CallSummary
 from .engine.liveness import Liveness
+from .engine.news import CallEvent
 from .engine.requests import Ack, Acquire, Grant, Reading
 from .engine.runs import Origin
 from .models import Outcome, Partial, Record, Turn
@@ -27,13 +28,17 @@ class Transport(Protocol):
         """Return the chain's entries from `start` on."""
 
     def calls(self) -> AsyncIterator[str]:
-        """Yield the id of every call."""
+        """Yield the id of every call; Recall's own are not among them."""
 
     def summaries(self) -> AsyncIterator[CallSummary]:
         """Yield how every call stands."""
 
     async def erase(self, call: str) -> None:
         """Erase the call's content for ever."""
+
+    def events(self) -> AsyncIterator[CallEvent] | None:
+        """Return what happens to the calls of the namespace, as it happens, until it is closed or
+        the transport is; None where nobody tells: then wait for each call. See `CallEvent`."""
 
     async def aclose(self) -> None:
         """Let go of everything."""
@@ -43,8 +48,12 @@ class Transport(Protocol):
     async def read(self, call: str, origin: Origin | None = None) -> Reading:
         """Return the call as a worker of this origin should see it, or, without one, as it is."""
 
-    async def wait_free(self, call: str) -> Liveness:
-        """Return once the call has no live holder."""
+    async def wait_free(self, call: str, *, doubt: Callable[[], None] | None = None) -> Liveness:
+        """Return once the call has no live holder.
+
+        `doubt` is called, perhaps again and again, when the evidence begins to be doubtful: the
+        holder's stream broke, and it may yet come back. After certain evidence it is not.
+        """
 
     async def acquire(self, call: str, request: Acquire) -> Grant:
         """Take the lease."""

@@ -13,6 +13,7 @@ from pydantic import FailFast, Field, StringConstraints, TypeAdapter, model_vali
 from .engine.entries import Entry
 from .engine.listing import CallStanding, CallSummary
 from .engine.liveness import Liveness
+from .engine.news import EventKind
 from .engine.requests import Ack, Acquire
 from .engine.runs import Origin
 from .models import RECORD_CHARS, Outcome, Partial, Record, Turn, Value
@@ -28,6 +29,7 @@ __all__ = [
     "CallsQuery",
     "EntriesAnswer",
     "EntriesQuery",
+    "EventLine",
     "LeaseRequest",
     "PartialsRequest",
     "ReadQuery",
@@ -82,6 +84,7 @@ class LeaseRequest(Acquire):
     origin: OriginOfRequest = OriginOfRequest()
     agent_name: str | None = Field(default=None, max_length=256)
     lock: None = None
+    steal_epoch: Number | None = None
     tokens: Tokens | None = None
     read_position: Number | None = None
     said_at: float | None = Field(default=None, ge=0, le=1e11)
@@ -259,14 +262,28 @@ class EntriesAnswer(Value):
 
 
 class StreamEvent(Value):
-    """One line of a stream (JSON, newline). `alive` comes every second and says nothing else."""
+    """One line of a stream (JSON, newline). `alive` comes every second and says nothing else.
 
-    event: Literal["open", "alive", "lost", "free", "entry", "drain"]
+    A holder is told `open`, in the end `lost`. A waiter is told `broken` at once when the holder's
+    stream breaks, `open` if it came back, in the end `free`.
+    """
+
+    event: Literal["open", "alive", "broken", "lost", "free", "entry", "drain"]
     epoch: int | None = None
     holder: str | None = None
     liveness: Liveness | None = None
     position: int | None = None
     entry: Entry | None = None
+
+
+class EventLine(Value):
+    """One line of GET /v1/events (JSON, newline): a `CallEvent`, or what the stream says of
+    itself. `alive` comes every second and says nothing else."""
+
+    event: Literal[EventKind, "alive", "drain"]
+    call_id: str | None = None
+    epoch: int | None = None
+    outcome: Outcome | None = None
 
 
 CallsLine = CallSummary | Problem

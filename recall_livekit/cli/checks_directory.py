@@ -58,7 +58,8 @@ def _told_of(path: Path, there: Path) -> Finding:
         return ok("directory", f"{path} is not there yet: the first worker makes it")
     calls = path / "calls"
     count = sum(1 for one in calls.glob("*.db")) if calls.is_dir() else 0
-    return ok("directory", f"{path}, {count} call{'' if count == 1 else 's'}")
+    files = f"{count} file{'' if count == 1 else 's'}"  # a standby has one of its own
+    return ok("directory", f"{path}, {files} of calls and their standbys")
 
 
 def _nearest(path: Path) -> Path:

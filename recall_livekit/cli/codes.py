@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidInput, RecallError, StoreUnavailable
+from ..errors import InvalidInput, RecallError, RoomsUnavailable, StoreUnavailable
 
 __all__ = [
     "CLOSED_PIPE",
@@ -38,7 +38,7 @@ class Failed(Exception):
 def code_of(error: RecallError) -> int:
     """Return the exit code that the error ends with."""
     match error:
-        case StoreUnavailable():
+        case StoreUnavailable() | RoomsUnavailable():
             return UNREACHABLE
         case InvalidInput():
             return USAGE

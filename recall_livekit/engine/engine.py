@@ -11,12 +11,8 @@ from collections.abc import Sequence
 
 import anyio
 
-from ..errors import (
-    Conflict,
-    InvalidRecord,
-    StoreError,
-    StoreUnavailable,
-)
+from ..call_ids import is_reserved, standby_call_id
+from ..errors import Conflict, InvalidRecord, StoreError, StoreUnavailable
 from ..models import Outcome, Partial, Partials, Record, Renewal
 from .chain import Chain
 from .entries import Entry, EraseEntry, LeaseEntry, RecordsEntry, ReleaseEntry, RunEntry
@@ -25,7 +21,14 @@ from .fold import Fold
 from .liveness import Liveness, Witness, renewal_cell
 from .onlooker import Onlooker
 from .partials import read_partials, write_partials
-from .refusals import fenced, refusal, refuse_erased, refuse_held, refuse_spooled
+from .refusals import (
+    fenced,
+    refusal,
+    refuse_erased,
+    refuse_held,
+    refuse_other_epoch,
+    refuse_spooled,
+)
 from .requests import Ack, Acquire, Grant
 from .spooled import newest_run, placing
 from .streams import close_stream, open_stream, reopen_stream
@@ -48,9 +51,9 @@ class Engine(Onlooker):
         """Take the lease, opening a new run first if this is another call.
 
         Raises:
-            Held: A live holder has it and `steal` was not asked for.
+            Held: A live holder has it and `steal` was not asked for, or not of its epoch.
             Erased: The room, or what this writer has read, was erased.
-            Fenced: The attempt was granted and lost again since.
+            Fenced: The attempt was granted and lost again since, or nobody has what it steals.
             StoreError.
         """
         chain, witness = self._chain(call), self._witness(call)
@@ -62,11 +65,8 @@ class Engine(Onlooker):
                 if granted is not None:
                     await self._tell_taken(taken_from)
                     return await self._grant(chain, granted, resumed, request.tokens)
-                refuse_erased(fold, request)
-                goes_on = self._continues(fold, request.origin, witness, liveness)
+                goes_on = self._admitted(fold, request, witness, liveness)
                 resumed = resumed and goes_on
-                if goes_on and not request.steal:
-                    refuse_held(fold, request.writer, liveness)
                 taken_from = fold.lease.lock if fold.lease else None
                 await self._try(chain, self._next_entry(fold, request, goes_on))
             raise StoreUnavailable(MOVING)
@@ -230,11 +230,19 @@ class Engine(Onlooker):
     # --- erasure ------------------------------------------------------------------------------
 
     async def erase(self, call: str) -> None:
-        """Erase the call's content; when it returns, no byte of it is in the store (rule 12).
+        """Erase the call's content, and what there is of its standby; when it returns, no byte of
+        it is in the store (rule 12).
 
         Raises:
-            StoreError: It is not done; `finish_erasure` or another `erase` goes on.
+            StoreError: It is not done; another `erase` goes on.
         """
+        await self._erase(call)
+        if not is_reserved(call):
+            standby = standby_call_id(call)
+            if await self.store.read(standby, 0, 1):
+                await self._erase(standby)
+
+    async def _erase(self, call: str) -> None:
         chain = self._chain(call)
         async with chain.writing:
             for _ in range(TRIES):
@@ -259,6 +267,17 @@ class Engine(Onlooker):
         await self.store.aclose()
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _admitted(self, fold: Fold, request: Acquire, witness: Witness, liveness: Liveness) -> bool:
+        """Return whether the taker goes on with the current run; raise if it may not take it."""
+        refuse_erased(fold, request)
+        if request.steal_epoch is not None:
+            refuse_other_epoch(fold, request.steal_epoch)
+            return True
+        goes_on = self._continues(fold, request.origin, witness, liveness)
+        if goes_on and not request.steal:
+            refuse_held(fold, request.writer, liveness)
+        return goes_on
 
     async def _known_run(
         self, chain: Chain, request: Acquire, witness: Witness, liveness: Liveness

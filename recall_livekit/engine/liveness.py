@@ -25,7 +25,10 @@ class Liveness(Enum):
     """Nobody holds it: never taken, released or erased."""
 
     DEAD = "dead"
-    """The holder's process is gone: its lock is free, or its stream broke and stayed so."""
+    """The holder's process is gone: its lock is free."""
+
+    BROKEN = "broken"
+    """The holder's stream broke and stayed so: it is dead, or cut off from the server alone."""
 
     LAPSED = "lapsed"
     """The holder did not renew in time."""
@@ -58,6 +61,11 @@ class Witness:
         self._alive_at: float | None = None
         self.renewed_at = 0.0
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether a holder that was seen to be live has a stream that broke: its grace goes on."""
+        return self._broken_at is not None
+
     def saw_alive(self, seconds: float) -> bool:
         """Whether a holder was seen to live within `seconds` on this worker's own clock."""
         return self._alive_at is not None and self._clock.monotonic() - self._alive_at <= seconds
@@ -65,7 +73,7 @@ class Witness:
     async def look(self, fold: Fold) -> Liveness:
         """Return what the evidence says now.
 
-        A holder whose process is gone is dead. While its lock is held, only silence for a TTL on
+        A holder whose lock is free is dead. While its lock is held, only silence for a TTL on
         this worker's own clock counts; without a lock to go by a passed deadline is enough,
         unless a renewal was seen to change within the TTL (rule 11). A stream that broke is
         given `disconnect_grace` on this worker's own clock, unless the server that saw it break
@@ -77,8 +85,10 @@ class Witness:
             return Liveness.FREE
         self._observe(lease, await self._store.get_cell(self._call, renewal_cell(lease.epoch)))
         locked = await self._locked(lease)
-        if locked is False or (lease.stream and await self._stream_broke(lease.epoch)):
+        if locked is False:
             return Liveness.DEAD
+        if lease.stream and await self._stream_broke(lease.epoch):
+            return Liveness.BROKEN
         if lease.stream:
             self._allow_for_standstill(lease)
         silent = self._clock.monotonic() - self._since

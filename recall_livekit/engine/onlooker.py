@@ -4,12 +4,12 @@ decides anything."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
 
-from ..call_ids import check_call_id
+from ..call_ids import check_call_id, is_reserved
 from ..errors import Fenced, StoreError
 from ..models import Briefing, Partial, Turn
 from ..seams import Clock
@@ -29,6 +29,8 @@ from .together import both, first_of
 from .tokens import Estimator, TokenCounter
 
 __all__ = ["Onlooker"]
+
+Changed = Callable[[int, bool], Awaitable[None]]
 
 KNOWN_CALLS = 4096
 """How many calls' folds an engine keeps in memory."""
@@ -92,18 +94,42 @@ class Onlooker:
         chain = Chain(self.store, check_call_id(call), retained_chars=1 << 60, snapshots=False)
         return tuple((await chain.refresh()).with_waiting().turns)
 
-    async def wait_free(self, call: str) -> Liveness:
+    async def wait_free(self, call: str, *, doubt: Callable[[], None] | None = None) -> Liveness:
         """Return once the call has no live holder; keeps its records current meanwhile.
+
+        `doubt` is called when the holder's stream breaks, as its grace begins; a lock that is
+        free leaves no doubt.
 
         Raises:
             StoreError.
         """
-        chain, witness = self._chain(call), self._witness(call)
+
+        async def changed(epoch: int, doubtful: bool) -> None:
+            if doubtful and doubt is not None:
+                doubt()
+
+        return await self.watch_holder(call, changed)
+
+    async def watch_holder(self, call: str, changed: Changed) -> Liveness:
+        """Return once the call has no live holder. Meanwhile `changed` is awaited with its epoch
+        and True when its stream broke, and with False when it came back.
+
+        Raises:
+            StoreError.
+        """
+        chain, witness, doubtful = self._chain(call), self._witness(call), False
         while True:
-            liveness = await witness.look(await chain.refresh())
+            fold = await chain.refresh()
+            liveness = await witness.look(fold)
             if liveness is not Liveness.LIVE:
                 return liveness
+            if witness.doubtful is not doubtful:
+                doubtful = witness.doubtful
+                await changed(fold.epoch, doubtful)
             await self._wait_news(chain, witness)
+
+    def events(self) -> None:
+        """Return None: in this process nobody tells of the calls of others. See `CallEvent`."""
 
     async def wait_lost(self, call: str, writer: str, epoch: int) -> Fenced:
         """Return, with who has the call, once this writer's lease is not in force any more.
@@ -133,18 +159,25 @@ class Onlooker:
             with anyio.move_on_after(self.settings.follow_interval):
                 await chain.wait_news()
 
-    def calls(self) -> AsyncIterator[str]:
-        """Yield the id of every call that has an entry, in no order."""
-        return self.store.calls()
+    async def calls(self, *, reserved: bool = False) -> AsyncIterator[str]:
+        """Yield the id of every call that has an entry, in no order; Recall's own chains only if
+        they are asked for.
+
+        Raises:
+            StoreError.
+        """
+        async for call in self.store.calls():
+            if reserved or not is_reserved(call):
+                yield call
 
     async def summaries(self) -> AsyncIterator[CallSummary]:
-        """Yield how every call stands, in no order. It reads each of them.
+        """Yield how every call stands, in no order. It reads each of them; none is Recall's own.
 
         Raises:
             StoreError: One cannot be read; said at the end, after all the others.
         """
         failed: StoreError | None = None
-        async for call in self.store.calls():
+        async for call in self.calls():
             try:
                 yield await self.summary(call)
             except StoreError as error:

@@ -9,7 +9,14 @@ from .folded import sid_hash
 from .liveness import Liveness
 from .requests import Acquire
 
-__all__ = ["fenced", "refusal", "refuse_erased", "refuse_held", "refuse_spooled"]
+__all__ = [
+    "fenced",
+    "refusal",
+    "refuse_erased",
+    "refuse_held",
+    "refuse_other_epoch",
+    "refuse_spooled",
+]
 
 
 def fenced(fold: Fold) -> Fenced:
@@ -20,6 +27,14 @@ def fenced(fold: Fold) -> Fenced:
 def refuse_held(fold: Fold, writer: str, liveness: Liveness) -> None:
     """Raise `Held` if another writer's lease is in force and its holder lives."""
     if liveness is Liveness.LIVE and fold.lease and fold.lease.writer != writer:
+        raise Held(fold.lease.writer, fold.epoch)
+
+
+def refuse_other_epoch(fold: Fold, epoch: int) -> None:
+    """Raise `Held` if a lease of another epoch is in force, and `Fenced` if there is none."""
+    if fold.lease is None:
+        raise fenced(fold)
+    if fold.epoch != epoch:
         raise Held(fold.lease.writer, fold.epoch)
 
 

@@ -31,6 +31,9 @@ class Reading(Value):
 class Acquire(Value):
     """A request for the lease. Repeated with the same `attempt` it gets the same grant (rule 8).
 
+    `steal` takes it from a live holder. `steal_epoch` does so too, but only the lease of this
+    very epoch, and only to go on in its run: whoever saw that holder freeze has seen no other.
+
     `read_position` is where the writer's first read ended, None if it never read: a writer whose
     words are older than an erasure is refused. `tokens` is the budget of the briefing, if it is
     not the engine's own. `said_at` is when a spool's words were said (Unix seconds), None of a
@@ -45,6 +48,7 @@ class Acquire(Value):
     lock: str | None = None
     stream: bool = False
     steal: bool = False
+    steal_epoch: int | None = None
     read_position: int | None = None
     tokens: int | None = None
     said_at: float | None = None

@@ -65,6 +65,11 @@ class Http:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether `aclose` was called: every request is refused."""
+        return self._closed
+
     # --- requests -------------------------------------------------------------------------------
 
     async def ask(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -76,8 +76,8 @@ class Streams:
             kept.cancel()
             await asyncio.wait([kept])
 
-    async def wait_free(self, call: str) -> Liveness:
-        """Return once the call has no live holder.
+    async def wait_free(self, call: str, *, doubt: Callable[[], None] | None = None) -> Liveness:
+        """Return once the call has no live holder; call `doubt` when its stream breaks.
 
         Raises:
             StoreError: The stream could not be opened, or was closed again at once.
@@ -89,6 +89,8 @@ class Streams:
                     async for event in events:
                         if event.event == "free":
                             return event.liveness or Liveness.FREE
+                        if event.event == "broken" and doubt is not None:
+                            doubt()
                         if event.event == "drain":
                             break
                 broke = StoreUnavailable("the server closed the stream")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from ..engine.liveness import Liveness
+from ..engine.news import CallEvent
 from ..engine.requests import Ack, Acquire, Grant
 from ..engine.runs import SameCall
 from ..errors import Erased, Fenced, Held, InvalidInput, InvalidSettings, UnknownRun
@@ -24,6 +25,7 @@ from ..wire import (
     RunAnswer,
 )
 from .address import check_address, is_loopback
+from .events import listen
 from .flusher import Flusher
 from .http import AsyncClient, Http
 from .keys import ApiKey, key_source
@@ -63,6 +65,7 @@ class HttpTransport(HttpOnlooker):
         super().__init__(
             Http(address, keys, settings, client), settings, Verdicts(same_call, clock)
         )
+        self._clock = clock
         self._streams = Streams(self._http, clock, settings)
         self._flusher = Flusher(self._post)
 
@@ -72,18 +75,27 @@ class HttpTransport(HttpOnlooker):
         await self._streams.aclose()
         await self._http.aclose()
 
+    def events(self) -> AsyncIterator[CallEvent]:
+        """Return what happens to the calls of the key's namespace, as it happens: on one stream,
+        opened anew for as long as it takes. It raises nothing, and ends when this is closed.
+
+        Close it (`contextlib.aclosing`) where it is left early. See `CallEvent`.
+        """
+        return listen(self._http, self._clock, self._settings)
+
     async def finish_erasure(self, call: str) -> None:
         """The server does it."""
 
     # --- leases -------------------------------------------------------------------------------
 
-    async def wait_free(self, call: str) -> Liveness:
-        """Return once the call has no live holder.
+    async def wait_free(self, call: str, *, doubt: Callable[[], None] | None = None) -> Liveness:
+        """Return once the call has no live holder. `doubt` is called at once when its stream
+        breaks: it has `disconnect_grace` to come back.
 
         Raises:
             StoreError.
         """
-        return await self._streams.wait_free(call)
+        return await self._streams.wait_free(call, doubt=doubt)
 
     async def acquire(self, call: str, request: Acquire) -> Grant:
         """Take the lease; its sign of life is a stream, which `stay` opens.

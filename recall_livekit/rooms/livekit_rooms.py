@@ -23,7 +23,15 @@ from pydantic import ValidationError
 from ..errors import InvalidSettings, RecallError, RoomsUnavailable
 from .orders import ALIVE, ORDERS, STANDBY, Orders, Pulse, read_orders
 
-__all__ = ["Dispatched", "LiveKitRooms", "Member", "Room", "Unanswered", "Unsupported"]
+__all__ = [
+    "Dispatched",
+    "LiveKitRooms",
+    "Member",
+    "Room",
+    "Unanswered",
+    "Unsupported",
+    "member_of",
+]
 
 REQUEST_SECONDS = 5.0
 """The longest that one request to LiveKit takes."""
@@ -40,6 +48,10 @@ _AGENT_NAME = "lk.agent.name"
 _RPC_ERROR = re.compile(r"RpcError (\d+)")
 _RPC_ANSWERED = (1400, 1500)
 """No such method, or it failed: whoever says that lives. The others are silence."""
+_CUT = "transport failure"
+"""What it says of somebody to be asked whose connection is lost: dead or frozen for some 16 s."""
+_COMING = "data channel is not available"
+"""What it says of somebody to be asked who has just joined: for 0.1 s nobody can be asked."""
 _NOBODY = "no response from servers"
 """What the server says of a room, or of somebody to be asked in it, that is gone."""
 
@@ -75,6 +87,8 @@ class Dispatched:
     agent_name: str
     metadata: str
     orders: Orders = field(default_factory=Orders)
+    at: float = 0.0
+    """When it was made, Unix seconds by LiveKit's clock."""
 
 
 class LiveKitRooms:
@@ -122,7 +136,7 @@ class LiveKitRooms:
                 listed = await self._api.room.list_participants(request)
         except _NotThere:
             return []
-        return [_member(one) for one in listed.participants]
+        return [member_of(one) for one in listed.participants]
 
     async def dispatches(self, room: str) -> list[Dispatched]:
         """Return the dispatches that the room had, oldest first: what each agent was told, not
@@ -134,7 +148,13 @@ class LiveKitRooms:
             return []
         listed = sorted(listed, key=lambda one: one.state.created_at)
         return [
-            Dispatched(one.id, one.agent_name, one.metadata, read_orders(one.attributes, ""))
+            Dispatched(
+                one.id,
+                one.agent_name,
+                one.metadata,
+                read_orders(one.attributes, ""),
+                one.state.created_at / 1e9,
+            )
             for one in listed
         ]
 
@@ -183,7 +203,15 @@ class LiveKitRooms:
                 )
         except _NotThere:
             raise Unanswered(f"{identity} is not in the room") from None
+        except RoomsUnavailable:
+            await self._check_there(room, identity)
+            raise
         return answer.payload
+
+    async def _check_there(self, room: str, identity: str) -> None:
+        """Raise Unanswered if it is not in the room: the server is 3 s silent about the gone."""
+        if all(member.identity != identity for member in await self.members(room)):
+            raise Unanswered(f"{identity} is not in the room")
 
     async def dispatch(
         self, room: Room, agent_name: str, *, metadata: str = "", orders: Orders | None = None
@@ -240,7 +268,8 @@ def _given(value: str | None, variable: str) -> str:
     return found
 
 
-def _member(info: ParticipantInfo) -> Member:
+def member_of(info: ParticipantInfo) -> Member:
+    """Return what is of use to us of LiveKit's own description."""
     if info.kind in _CALLERS:
         kind: Literal["caller", "agent", "other"] = "caller"
     else:
@@ -272,6 +301,10 @@ def _meaning(error: api.TwirpError) -> Exception:
     if rpc is not None:
         answered = int(rpc[1]) in _RPC_ANSWERED
         return (Unsupported if answered else Unanswered)(error.message)
+    if _CUT in error.message or _COMING in error.message:
+        return (Unanswered if _CUT in error.message else Unsupported)(error.message)
     if error.code == api.TwirpErrorCode.NOT_FOUND or _NOBODY in error.message:
         return _NotThere(error.message)
+    if error.status in (401, 403):
+        return RoomsUnavailable("LiveKit's server refuses the key and secret: check them")
     return RoomsUnavailable(f"LiveKit's server refused: {error.code}: {error.message}")

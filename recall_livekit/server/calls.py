@@ -56,6 +56,8 @@ async def acquire(asked: Asked[Nothing, LeaseRequest]) -> Grant:
     before = await engine.summary(call)
     grant = await engine.acquire(call, asked.body)
     server.metrics.granted.inc()
+    if grant.epoch > before.epoch:  # else it had been granted before: its answer was lost
+        asked.news.tell("taken", call, grant.epoch)
     if before.holder not in (None, asked.body.writer):
         server.metrics.taken_over.inc()
     logger.info("call %s: writer %s holds epoch %d", call_key(call), asked.body.writer, grant.epoch)
@@ -74,7 +76,9 @@ async def renew(asked: Asked[Nothing, RenewRequest]) -> None:
 
 async def release(asked: Asked[Nothing, ReleaseRequest]) -> None:
     """POST /v1/calls/{call_id}/lease/{epoch}/release."""
-    await asked.engine.release(asked.call, asked.body.writer, asked.epoch, asked.body.outcome)
+    call, outcome = asked.call, asked.body.outcome
+    await asked.engine.release(call, asked.body.writer, asked.epoch, outcome)
+    asked.news.tell("released", call, asked.epoch, outcome)
 
 
 async def open_run(asked: Asked[Nothing, LeaseRequest]) -> RunAnswer:

@@ -36,11 +36,11 @@ class Metrics:
         )
         self.streams = Gauge(
             "recall_streams_open",
-            "Streams that are open now, by kind: holder or waiter.",
+            "Streams that are open now, by kind: holder, waiter or listener.",
             ["kind"],
             registry=self.registry,
         )
-        for kind in ("holder", "waiter"):
+        for kind in ("holder", "waiter", "listener"):
             self.streams.labels(kind)  # none is told as 0, not left out
         self.records = Counter(
             "recall_records_appended", "Records acknowledged as durable.", registry=self.registry
@@ -59,6 +59,17 @@ class Metrics:
         self.lapsed = Counter(
             "recall_leases_lapsed_by_stream",
             "Leases that ended because the holder's stream broke and did not come back.",
+            registry=self.registry,
+        )
+        self.call_events = Counter(
+            "recall_call_events",
+            "What happened to leases, by event, whether anybody listened or not.",
+            ["event"],
+            registry=self.registry,
+        )
+        self.missed = Counter(
+            "recall_events_missed",
+            "Times that a listener was too slow, and was told that it missed some events.",
             registry=self.registry,
         )
         self.retired = Counter(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from ..call_ids import is_reserved
 from ..engine.engine import Engine
 from ..errors import RecallError
 from ..stores.keys import call_key
@@ -39,21 +40,22 @@ async def keep_retention(server: ServerState, retain: Mapping[str, float]) -> No
 async def sweep(server: ServerState, namespace: str, seconds: float) -> int:
     """Erase the namespace's calls that were not heard of for `seconds`; return how many.
 
-    A call that cannot be erased now is left to the next sweep.
+    Recall's own chains are erased likewise, and not counted. A call that cannot be erased now is
+    left to the next sweep.
 
     Raises:
         StoreError: The calls could not be listed to the end.
     """
     engine = server.namespaces.engine(namespace)
     erased = failed = 0
-    async for call in engine.calls():
+    async for call in engine.calls(reserved=True):
         try:
             done = await _retire(engine, call, server.clock.now() - seconds)
         except RecallError as error:
             logger.warning("call %s: not erased: %s", call_key(call), error)
             failed += 1
             continue
-        if done:
+        if done and not is_reserved(call):
             erased += 1
             server.metrics.retired.inc()
             if erased % BATCH == 0:

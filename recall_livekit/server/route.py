@@ -14,6 +14,7 @@ from ..engine.engine import Engine
 from ..errors import InvalidInput, RecallError
 from ..models import Value
 from .keys import KeyInfo, Role
+from .news import News
 from .state import ServerState
 
 __all__ = ["JSON", "NDJSON", "Asked", "Nothing", "Route"]
@@ -45,6 +46,11 @@ class Asked(Generic[Q, B]):
     def engine(self) -> Engine:
         """The engine of the key's namespace: there is no way to another one."""
         return self.server.namespaces.engine(self.key.namespace)
+
+    @property
+    def news(self) -> News:
+        """What tells of the calls of the key's namespace."""
+        return self.server.news(self.key.namespace)
 
     @property
     def call(self) -> str:

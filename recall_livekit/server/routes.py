@@ -22,6 +22,7 @@ from ..wire import (
     CallsQuery,
     EntriesAnswer,
     EntriesQuery,
+    EventLine,
     LeaseRequest,
     PartialsAnswer,
     PartialsRequest,
@@ -37,6 +38,7 @@ from ..wire import (
     TurnsQuery,
 )
 from .calls import acquire, entries, erase, open_run, put_partials, read, release, renew, turns
+from .events import events
 from .listing import calls
 from .openapi import openapi
 from .operations import METRICS, Health, healthz, metrics, readyz
@@ -197,6 +199,18 @@ ROUTES: tuple[Route[Any, Any], ...] = (
         answer=StreamEvent,
         media=NDJSON,
         raises=(InvalidCallId, *_LATER),
+    ),
+    Route(
+        method="GET",
+        path="/v1/events",
+        name="call_events",
+        summary="What happens to the calls' leases, as it is done through this process.",
+        handler=events,
+        role="read",
+        query=Nothing,
+        body=Nothing,
+        answer=EventLine,
+        media=NDJSON,
     ),
     Route(
         method="GET",

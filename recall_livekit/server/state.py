@@ -17,6 +17,7 @@ from .faults import log_fault
 from .keys import KeyInfo, Keys
 from .metrics import Metrics
 from .namespaces import Namespaces
+from .news import News
 
 __all__ = ["KEYLESS", "ServerState"]
 
@@ -50,12 +51,17 @@ class ServerState:
         self.metrics = Metrics()
         self.draining = anyio.Event()
         self.openapi = b""
+        self._news: dict[str, News] = {}
         self._tasks: TaskGroup | None = None
 
     @property
     def clock(self) -> Clock:
         """The clock of the engines."""
         return self.namespaces.clock
+
+    def news(self, namespace: str) -> News:
+        """Return what tells of the calls of this namespace, and of no other."""
+        return self._news.setdefault(namespace, News(self.metrics))
 
     async def key_of(self, headers: Headers) -> KeyInfo:
         """Return the key of a request.

@@ -51,7 +51,7 @@ def test_a_healthy_directory(invoke: Invoke, filled: Path) -> None:
         "directory", "disk", "space", "writing", "locks", "hard links", "spool",
     ]  # fmt: skip
     assert {found[what].level for what in ("SQLite", "writing", "locks", "hard links")} == {"ok"}
-    assert found["directory"].says == f"{filled}, {4 + len(ODD)} calls"
+    assert found["directory"].says == f"{filled}, {4 + len(ODD)} files of calls and their standbys"
     assert not list(filled.glob(".recall-doctor-*"))
 
 

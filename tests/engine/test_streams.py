@@ -63,9 +63,9 @@ async def test_a_stream_that_broke_is_dead_after_the_grace_at_every_server() -> 
     servers.clock.advance(GRACE - 0.01)
     assert await liveness(other) is Liveness.LIVE
     servers.clock.advance(0.02)
-    assert await liveness(other) is Liveness.DEAD
+    assert await liveness(other) is Liveness.BROKEN
     await breaking
-    assert await liveness(servers.new()) is Liveness.DEAD, (
+    assert await liveness(servers.new()) is Liveness.BROKEN, (
         "a newcomer need not wait once it is gone"
     )
 
@@ -85,6 +85,55 @@ async def test_a_holder_that_comes_back_within_the_grace_keeps_its_call() -> Non
     assert await liveness(servers.new()) is Liveness.LIVE
 
 
+async def test_who_watches_is_told_when_the_grace_begins_and_when_it_is_over() -> None:
+    servers = Servers()
+    one, other = servers.new(), servers.new()
+    epoch = await servers.held(one)
+    seen: list[tuple[int, bool]] = []
+
+    async def changed(epoch: int, doubtful: bool) -> None:
+        seen.append((epoch, doubtful))
+
+    async def told(*expected: tuple[int, bool]) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0.005)
+            servers.clock.advance(0.001)
+        assert seen == list(expected)
+
+    first = await one.open_stream(CALL, "w1", epoch)
+    watches = asyncio.create_task(other.watch_holder(CALL, changed))
+    await told()
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, first))
+    await told((epoch, True))
+    second = await one.open_stream(CALL, "w1", epoch)
+    await told((epoch, True), (epoch, False))
+    servers.clock.advance(GRACE)
+    await breaking
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, second))
+    await told((epoch, True), (epoch, False), (epoch, True))
+    assert not watches.done()
+    servers.clock.advance(GRACE)
+    await breaking
+    servers.clock.advance(GRACE)
+    assert await asyncio.wait_for(watches, 5) is Liveness.BROKEN
+
+
+async def test_a_release_in_the_grace_is_no_doubt_but_an_end() -> None:
+    servers = Servers()
+    one = servers.new()
+    epoch = await servers.held(one)
+    doubts: list[int] = []
+    generation = await one.open_stream(CALL, "w1", epoch)
+    waits = asyncio.create_task(one.wait_free(CALL, doubt=lambda: doubts.append(1)))
+    breaking = asyncio.create_task(one.close_stream(CALL, epoch, generation))
+    await asyncio.sleep(0.05)
+    assert doubts == [1]
+    await one.release(CALL, "w1", epoch, "handover")
+    assert await asyncio.wait_for(waits, 5) is Liveness.FREE
+    servers.clock.advance(GRACE)
+    await breaking
+
+
 async def test_a_renewal_after_the_break_is_a_sign_of_life() -> None:
     servers = Servers()
     one = servers.new()
@@ -94,7 +143,7 @@ async def test_a_renewal_after_the_break_is_a_sign_of_life() -> None:
     await asyncio.sleep(0.01)
     servers.clock.advance(2 * GRACE)
     await breaking
-    assert await liveness(one) is Liveness.DEAD
+    assert await liveness(one) is Liveness.BROKEN
     await one.renew(CALL, "w1", epoch)
     assert await liveness(one) is Liveness.LIVE
     assert await liveness(servers.new()) is Liveness.LIVE

@@ -62,6 +62,8 @@ async def who_is_there(rooms: LiveKitRooms) -> None:
 async def whoever_is_asked(rooms: LiveKitRooms, guest: rtc.Room) -> None:
     asked = ("a room", "a caller")
     assert await rooms.ask(*asked, seconds=0.25) == Pulse(state="")  # it has no such method yet
+    assert await rooms.ask("a room", "gone", seconds=0.05) is None
+    assert await rooms.ask("gone", "gone", seconds=0.05) is None
 
     async def alive(data: rtc.RpcInvocationData) -> str:
         return Pulse(state="holding", epoch=3).model_dump_json()
@@ -136,6 +138,18 @@ async def test_no_server() -> None:
             await nobody.rooms()
     finally:
         await nobody.aclose()
+
+
+@pytest.mark.livekit
+@pytest.mark.skipif(find_server() is None, reason="no livekit-server binary")
+async def test_a_wrong_secret_is_said(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), LiveKitServer(tmp_path) as server:
+        stranger = LiveKitRooms(server.url, server.key, SECRET)
+        try:
+            with pytest.raises(RoomsUnavailable, match="refuses the key"):
+                await stranger.rooms()
+        finally:
+            await stranger.aclose()
 
 
 @pytest.mark.parametrize("missing", ["LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET"])

@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 import anyio
+import jsonschema_rs
 import pytest
 import requests
 import schemathesis
@@ -35,7 +36,11 @@ CONFIG = {
 BEYOND_A_SCHEMA = ("not an encoded call id", "give both ")
 """What makes a request unfit that JSON Schema has no words for: canonical base64url, and two
 parameters that go together."""
-schema = schemathesis.openapi.from_dict(DESCRIPTION, config=schemathesis.Config.from_dict(CONFIG))
+EVENTS = "/v1/events"
+"""It has no end: its lines are held against the description in a test of its own."""
+schema = schemathesis.openapi.from_dict(
+    DESCRIPTION, config=schemathesis.Config.from_dict(CONFIG)
+).exclude(path=EVENTS)
 
 
 class Server:
@@ -105,6 +110,29 @@ def test_every_answer_is_as_described(
 ) -> None:
     response = case.call(base_url=server.listening.url, session=session, timeout=10)
     case.validate_response(response, excluded_checks=excluded(case, response.text))
+
+
+def test_the_lines_of_the_events_are_as_described(
+    server: Server, session: requests.Session
+) -> None:
+    content = DESCRIPTION["paths"][EVENTS]["get"]["responses"]["200"]["content"]
+    described_line = {
+        **content["application/x-ndjson"]["schema"],
+        "components": DESCRIPTION["components"],
+    }
+    url = server.listening.url + EVENTS
+    with session.get(url, stream=True, timeout=10) as response:
+        assert response.headers["content-type"] == "application/x-ndjson"
+        lines = response.iter_lines()
+        first = [json.loads(next(lines))]
+        lease: dict[str, str | float] = {"writer": "w1", "attempt": "a1", "ttl": 2.0}
+        session.post(f"{server.listening.url}/v1/calls/told/lease", json=lease, timeout=10)
+        told = first + [json.loads(next(lines)) for _ in range(3)]
+    assert {"missed", "taken", "alive"} == {line["event"] for line in told}
+    for line in told:
+        jsonschema_rs.validate(described_line, line)
+    assert not jsonschema_rs.is_valid(described_line, {"event": "asleep"}), "it describes nothing"
+    assert requests.get(url, timeout=10).status_code == 401
 
 
 def test_every_route_is_described_with_all_that_it_may_answer() -> None:

@@ -74,7 +74,9 @@ async def test_a_stream_that_breaks_at_one_server_is_dead_at_the_other(tmp_path:
                 held = await other.post("/v1/calls/room/lease", json=lease("w2", attempt="a2"))
                 assert kind(held) == "held"
             broke = time.monotonic()
-            assert await waiter.next() == {"event": "free", "liveness": "dead"}
+            assert await waiter.next() == {"event": "broken", "epoch": epoch}
+            assert time.monotonic() - broke < GRACE * 0.8
+            assert await waiter.next() == {"event": "free", "liveness": "broken"}
             assert GRACE * 0.8 < time.monotonic() - broke < GRACE + 0.3
         taken = lease("w2", attempt="a3")
         assert (await other.post("/v1/calls/room/lease", json=taken)).json()["epoch"] == 2

@@ -11,6 +11,9 @@ import anyio
 import httpx2 as httpx
 import pytest
 
+from recall_livekit.call_ids import WATCHER_CALL_ID, standby_call_id
+from recall_livekit.engine.requests import Acquire
+from recall_livekit.engine.runs import Origin
 from recall_livekit.server import retention
 from recall_livekit.server.retention import keep_retention, sweep
 from recall_livekit.stores.memory import MemoryStore
@@ -71,6 +74,27 @@ async def test_only_what_is_older_than_it_is_kept_is_erased(home: House, clock: 
     assert await left(client, "old", "held", "new") == ["held", "new"]
     assert home.server.metrics.registry.get_sample_value("recall_calls_retired_total") == 1
     assert await sweep(home.server, "default", 2 * DAY) == 0
+
+
+async def test_what_recall_keeps_for_itself_does_not_pile_up(
+    home: House, clock: FakeClock, store: FaultyStore
+) -> None:
+    client = await home.client("admin")
+    await record(client, "old", clock)
+    engine = home.namespaces.engine("default")
+    own = [standby_call_id("old"), standby_call_id("of a call without records"), WATCHER_CALL_ID]
+    for call in own:
+        sid = Origin(room_sid="RM_secret")
+        await engine.acquire(call, Acquire(writer="w1", attempt="1", ttl=6.0, origin=sid))
+        await engine.release(call, "w1", 1, "handover")
+    clock.advance(2 * DAY)
+    await engine.acquire(WATCHER_CALL_ID, Acquire(writer="w2", attempt="2", ttl=3600))
+    assert await sweep(home.server, "default", DAY) == 1
+    states = [(await engine.summary(call)).state for call in own]
+    assert states == ["erased", "erased", "live"]
+    positions = [(await engine.summary(call)).position for call in own]
+    assert await sweep(home.server, "default", DAY) == 0
+    assert [(await engine.summary(call)).position for call in own] == positions
 
 
 async def test_a_call_that_somebody_has_is_never_erased(home: House, clock: FakeClock) -> None:

@@ -87,7 +87,9 @@ async def test_a_stream_that_breaks_frees_the_call_after_the_grace(
             assert await liveness(client) == "live"
             assert await sample(client, 'recall_streams_open{kind="holder"}') == 1
         broke = time.monotonic()
-        assert await waiter.next() == {"event": "free", "liveness": "dead"}
+        assert await waiter.next() == {"event": "broken", "epoch": epoch}
+        assert time.monotonic() - broke < GRACE * 0.8
+        assert await waiter.next() == {"event": "free", "liveness": "broken"}
         assert GRACE * 0.9 < time.monotonic() - broke < GRACE + 0.3
     await becomes(client, "recall_streams_broken_total", 1)
     await becomes(client, "recall_leases_lapsed_by_stream_total", 1)
@@ -107,6 +109,37 @@ async def test_a_holder_that_comes_back_within_the_grace_keeps_its_call(
         await anyio.sleep(2 * GRACE)
         assert await liveness(client) == "live"
         assert await sample(client, "recall_leases_lapsed_by_stream_total") == 0
+
+
+async def test_a_waiter_is_told_that_a_holder_came_back(client: httpx.AsyncClient) -> None:
+    epoch = await held(client, ttl=60)
+    async with stream(client, "room") as waiter:
+        for _ in range(2):
+            async with stream(client, "room", writer="w1", epoch=epoch) as holder:
+                await holder.next()
+            assert await waiter.next() == {"event": "broken", "epoch": epoch}
+            async with stream(client, "room", writer="w1", epoch=epoch) as holder:
+                await holder.next()
+                assert await waiter.next() == {"event": "open", "epoch": epoch}
+            assert await waiter.next() == {"event": "broken", "epoch": epoch}
+            await client.put(f"/v1/calls/room/lease/{epoch}", json={"writer": "w1"})
+            assert await waiter.next() == {"event": "open", "epoch": epoch}
+        assert await liveness(client) == "live"
+
+
+async def test_a_waiter_that_comes_during_the_grace_is_told_at_once(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, Settings(disconnect_grace=2.0)) as told, client_of(told) as client:
+        epoch = await held(client, ttl=60)
+        async with stream(client, "room", writer="w1", epoch=epoch) as holder:
+            await holder.next()
+        await becomes(client, "recall_streams_broken_total", 1)
+        began = time.monotonic()
+        async with stream(client, "room") as waiter:
+            assert await waiter.next() == {"event": "broken", "epoch": epoch}
+            assert time.monotonic() - began < 1
+            assert await waiter.next() == {"event": "free", "liveness": "broken"}
 
 
 async def test_a_holder_is_told_that_its_call_was_taken(client: httpx.AsyncClient) -> None:
@@ -307,7 +340,7 @@ async def test_a_stream_that_broke_just_before_the_server_left_is_kept_all_the_s
         leaving.stop()
 
         async def dead() -> bool:
-            return await liveness(other) == "dead"
+            return await liveness(other) == "broken"
 
         await until(dead)
 
@@ -318,7 +351,9 @@ async def test_many_streams_of_one_process_end_together(client: httpx.AsyncClien
 
     async def wait() -> None:
         async with stream(client, "room") as waiter:
-            freed.append((await waiter.next(10))["event"])
+            events = [event["event"] for event in await waiter.rest(10)]
+            freed.append(events[-1])
+            assert "broken" in events
 
     async with (
         anyio.create_task_group() as waiters,

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recall_livekit.breaking import breaker_of
+
 from .ledger import Fail, Ledger, Raw
 from .process import Process
 
@@ -24,6 +26,8 @@ class Who:
 
     process: Process
     steals: bool = False
+    breaks: int | None = None
+    """The epoch whose lease it breaks: no other, and it writes nothing else."""
 
 
 class Fairness:
@@ -60,6 +64,14 @@ class Fairness:
         if kind == "renewal":
             self._renewed[int(epoch)] = _now()
 
+    def broken(self, epoch: int) -> None:
+        """Somebody was told that this epoch's lease is broken: then it is over for ever."""
+        if self._ledger.epoch <= epoch:
+            self._fail("breaking", f"epoch {epoch} was said to be broken, and is not")
+        lease = self._ledger.lease
+        if lease is not None and lease["writer"] == breaker_of(epoch):
+            self._fail("breaking", f"who broke epoch {epoch} keeps the call")
+
     def closed(self, run: int) -> bool:
         """Whether the run ended, or its caller left."""
         outcome = self._outcomes.get(run)
@@ -68,21 +80,32 @@ class Fairness:
     # --- leases ---------------------------------------------------------------------------------
 
     def _taking(self, new: Raw) -> None:
-        old = self._ledger.lease
+        old, breaks = self._ledger.lease, self.who[new["writer"]].breaks
+        if breaks is not None:
+            self._breaking(old, new, breaks)
+            return
         if old is None or old["writer"] == new["writer"]:
             return
         if not self._steals(new["writer"]) and self._lives(old, new):
             self._fail("taking", f"{old['writer']} lives, and {new['writer']} took its call")
+
+    def _breaking(self, old: Raw | None, new: Raw, epoch: int) -> None:
+        if old is None or old["epoch"] != epoch:
+            found = f"epoch {old['epoch']}" if old else "a call that nobody had"
+            self._fail("breaking", f"{new['writer']} took {found}")
+        elif old["run"] != new["run"]:
+            self._fail("breaking", f"{new['writer']} took run {old['run']} into {new['run']}")
 
     def _lives(self, holder: Raw, other: Raw) -> bool:
         """Whether nobody in the other's place could have had evidence against the holder."""
         held = _now() - self._leased[holder["epoch"]]
         silent = _now() - self._renewed[holder["epoch"]]
         stood = self._stood(other["writer"])
-        if self.locked is None:
+        lock = holder.get("lock")
+        if self.locked is None or lock is None:
             return held < TTL and other["at"] <= holder["at"] + TTL and not stood
         recent = JUST_NOW < silent < TTL - JUST_NOW and not stood
-        return self.locked(holder["lock"]) and (held < TTL or recent)
+        return self.locked(lock) and (held < TTL or recent)
 
     def _steals(self, writer: str) -> bool:
         return self.who[writer].steals and writer not in self._have_held
@@ -96,6 +119,8 @@ class Fairness:
 
     def _opening(self, new: Raw) -> None:
         number, lease = self._ledger.account.run, self._ledger.lease
+        if self.who[new["writer"]].breaks is not None:
+            self._fail("breaking", f"{new['writer']} opens a run")
         if number <= self._ledger.erased_run or self._stood(new["writer"]):
             return
         old, outcome = self._ledger.runs[number], self._outcomes.get(number)

@@ -1,5 +1,5 @@
-"""Others who touch the call: an operator who erases it or drains a spool, and a writer in too much
-of a hurry."""
+"""Others who touch the call: an operator who erases it or drains a spool, a watcher that breaks
+leases, and a writer in too much of a hurry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from recall_livekit.breaking import break_lease, breaker_of
 from recall_livekit.engine.requests import Acquire
 from recall_livekit.engine.runs import Origin
 from recall_livekit.errors import Erased, Gap, RecallError, StoreError, UnknownRun
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from .worker import Worker
     from .world import World
 
-__all__ = ["drain", "erase", "hurry"]
+__all__ = ["break_it", "drain", "erase", "hurry"]
 
 
 async def erase(world: World, worker: Worker) -> None:
@@ -42,6 +43,27 @@ async def drain(worker: Worker) -> None:
     assert worker.spool is not None
     async for _ in worker.spool.drain_all():
         pass
+    await worker.exit()
+
+
+async def break_it(world: World, worker: Worker, after: float) -> None:
+    """See who has the call, ask its agent for a while, and break the lease that was seen; it may be
+    killed halfway, and others may do the same."""
+    clock, sid = worker.process.clock, world.room.sid
+    try:
+        seen = (await worker.engine.read(CALL)).epoch
+        await clock.sleep(after)
+        world.judge.fairness.who[breaker_of(seen)] = Who(worker.process, breaks=seen)
+        world.note(f"{worker.process.name} breaks epoch {seen}")
+        for _ in range(3):
+            try:
+                if await break_lease(worker.engine, CALL, seen, sid):
+                    world.judge.fairness.broken(seen)
+                break
+            except StoreError:
+                await clock.sleep(0.1)  # it may be done: to repeat it is safe
+    except StoreError:
+        pass  # it saw nothing
     await worker.exit()
 
 

@@ -53,7 +53,9 @@ class Judge:
 
     def _count_takeover(self, raw: Raw) -> None:
         last = next((e for e in reversed(self.ledger.entries) if e["kind"] == "lease"), None)
-        if raw["kind"] == "lease" and last is not None and last["writer"] != raw["writer"]:
+        if raw["kind"] != "lease" or self.fairness.who[raw["writer"]].breaks is not None:
+            return
+        if last is not None and last["writer"] != raw["writer"]:
             self.takeovers += 1
 
     def replaced(self, position: int, data: bytes) -> None:

@@ -23,10 +23,18 @@ class Mutant:
     odds: Odds
 
 
-STORMY = Odds(spool=0.0, bad_weather=1.0, fault=0.15)
+STORMY = Odds(spool=0.0, bad_weather=1.0, fault=0.15, breaks=0.0)
 ERASING = replace(STORMY, bad_weather=0.8, erase=0.4, new_room=0.2)
 RACING = Odds(
-    spool=0.0, bad_weather=0.0, workers=4, idle=0.05, life=1.0, fuse=0.0, steal=0.0, erase=0.0
+    spool=0.0,
+    bad_weather=0.0,
+    workers=4,
+    idle=0.05,
+    life=1.0,
+    fuse=0.0,
+    steal=0.0,
+    breaks=0.0,
+    erase=0.0,
 )
 """Several are there when one leaves, and all want the call at once."""
 SPOOLING = Odds(spool=1.0, outage=0.4, drainer=0.8, bad_weather=0.6)

@@ -172,6 +172,12 @@ def evidence_looked_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "acquire", ask)
 
 
+@mutant("9, of who breaks a lease", replace(STORMY, breaks=0.8))
+def steal_ignoring_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Who breaks the lease of a holder that it found frozen breaks whoever has the call by then."""
+    patch.setattr(engine_module, "refuse_other_epoch", lambda now, epoch: None)
+
+
 # --- erasure ------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,9 @@ class Odds:
     erase_fuse: float = 0.4
     hasty: float = 0.1
     """A writer that does not wait for its acknowledgements."""
+    breaks: float = 0.15
+    """Each second: a watcher breaks the lease of a holder that it found frozen, or thinks so."""
+    break_fuse: float = 0.3
     outputs: float = 0.1
     """A worker that keeps outputs beside the chain."""
     eager: float = 0.02

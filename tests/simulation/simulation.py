@@ -11,7 +11,7 @@ from typing import Any
 
 from recall_livekit.call import Call
 
-from .hands import drain, erase, hurry
+from .hands import break_it, drain, erase, hurry
 from .odds import CALM, Kind, Odds
 from .virtual import run_virtual
 from .worker import Worker
@@ -118,7 +118,14 @@ class _Day:
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(part)
-                for part in (*work, self._weather(), self._erasers(), self._hasty(), *drainers)
+                for part in (
+                    *work,
+                    self._weather(),
+                    self._erasers(),
+                    self._hasty(),
+                    self._watchers(),
+                    *drainers,
+                )
             ]
             await self._enough()
             for task in running:
@@ -188,6 +195,19 @@ class _Day:
             if world.random.random() < self._odds.hasty:
                 worker = world.new_worker()
                 worker.process.spawn(hurry(world, worker))
+
+    async def _watchers(self) -> None:
+        """Now and then two watchers see the same and do the same."""
+        world, odds = self._world, self._odds
+        while True:
+            await asyncio.sleep(1.0)
+            if world.watchers.random() < odds.breaks:
+                for _ in range(world.watchers.choice((1, 1, 2))):
+                    watcher = world.new_worker()
+                    if world.watchers.random() < odds.break_fuse:
+                        watcher.process.fuse = 1
+                    after = world.watchers.choice((0.0, world.watchers.expovariate(1 / 0.4)))
+                    watcher.process.spawn(break_it(world, watcher, after))
 
     async def _drainers(self) -> None:
         world = self._world

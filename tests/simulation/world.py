@@ -44,6 +44,7 @@ class World:
         self.kind: Kind = odds.kind or ("bucket", "table")[seed % 2]
         self.settings = settings(self.random.choice((600, 1 << 30)))
         self.spools = Random(f"{seed}, the spools")
+        self.watchers = Random(f"{seed}, the watchers")
         self.trace: list[str] = []
         self.crashes = 0
         self.fault: tuple[str, str] | None = None
