@@ -23,6 +23,7 @@ from .errors import (
     ReadOnly,
     RecallError,
     RoleTooLow,
+    RoomsUnavailable,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
     from .client import Recall
     from .engine.listing import CallSummary
     from .engine.runs import Origin
+    from .livekit.agent_server import RecallAgentServer
+    from .livekit.first_words import ResumeAudio
+    from .livekit.watching import WatcherOptions
     from .models import Action, Briefing, Partial, Pointer, Turn, WorkingState
     from .settings import Settings
+    from .watcher import Watcher, WatcherSettings
 
 __all__ = [
     "Action",
@@ -61,14 +66,20 @@ __all__ = [
     "ReadOnly",
     "Recall",
     "RecallAgent",
+    "RecallAgentServer",
     "RecallError",
+    "ResumeAudio",
     "RoleTooLow",
+    "RoomsUnavailable",
     "Settings",
     "StoreError",
     "StoreUnavailable",
     "StoreUnusable",
     "Turn",
     "UnknownRun",
+    "Watcher",
+    "WatcherOptions",
+    "WatcherSettings",
     "WorkingState",
 ]
 
@@ -83,8 +94,13 @@ _HOMES = {
     "Pointer": "models",
     "Recall": "client",
     "RecallAgent": "agent",
+    "RecallAgentServer": "livekit.agent_server",
+    "ResumeAudio": "livekit.first_words",
     "Settings": "settings",
     "Turn": "models",
+    "Watcher": "watcher",
+    "WatcherOptions": "livekit.watching",
+    "WatcherSettings": "watcher",
     "WorkingState": "models",
 }
 

@@ -9,15 +9,18 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Literal, TypedDict, Unpack
 
-from livekit.agents import Agent, FlushSentinel, ModelSettings, llm, stt, tts, vad
+from livekit.agents import Agent, AgentSession, FlushSentinel, ModelSettings, llm, stt, tts, vad
 from livekit.agents.types import NotGivenOr
 from livekit.agents.voice.turn import TurnHandlingOptions
 
 from .call import Call
 from .client import Recall
 from .keeper import IfHeld, IfLeaseLost
+from .livekit.first_words import ResumeAudio, decoded
+from .livekit.handover import what_is_due
 from .livekit.place import Place
 from .livekit.session import LiveSession
+from .livekit.standby import stand_by
 from .livekit.tools import working_state_tool
 from .livekit.userdata import UserdataKeeper
 from .models import Briefing
@@ -44,6 +47,20 @@ RESUME_INSTRUCTIONS = (
     "caller's language, say one short natural sentence to pick up where you were, and go on from "
     "there. Do not greet again, do not start over, and do not repeat what was already said."
 )
+RESUME_WORDS = "Sorry, the line dropped for a second."
+RESUME_AFTER_WORDS = (
+    "The line was interrupted for a moment in the middle of this call, and you are back. The "
+    "caller was just told: “{words}”. Go on from where you were, in the caller's language, in one "
+    "or two short natural sentences. Do not apologise again, do not greet again, do not start "
+    "over, and do not repeat what was already said."
+)
+
+REST_INSTRUCTIONS = (
+    "You were in the middle of your last reply: “... {words}” was the last that the caller heard. "
+    "Say the rest of it now, right from there, in the caller's language. The caller noticed "
+    "nothing: do not apologise, do not greet, and do not repeat what was already said."
+)
+LAST_WORDS = 12
 
 
 class AgentOptions(TypedDict, total=False):
@@ -82,6 +99,8 @@ class RecallAgent(Agent):
         userdata_type: type[object] | None = None,
         model_tools: tuple[Literal["update_working_state"], ...] = (),
         shutdown_when_left: bool = True,
+        resume_audio: ResumeAudio | str | os.PathLike[str] | bytes | None = None,
+        resume_words: str = RESUME_WORDS,
         **options: Unpack[AgentOptions],
     ) -> None:
         """Begin to read the call `resume` (the room's name).
@@ -100,12 +119,24 @@ class RecallAgent(Agent):
             userdata_type: The type in which `session.userdata` is given back.
             model_tools: Tools of ours that the model is given.
             shutdown_when_left: Whether the job ends when the caller has left.
+            resume_audio: A WAV (16 bit PCM; a path, its bytes, or a `ResumeAudio` made where the
+                worker's module is imported) that `on_resume` plays at once, while the model still
+                thinks.
+            resume_words: What is said in `resume_audio`: it is shown, recorded, and told the model.
+
+        An `AgentSession` hears nothing during the first 3 s of its first speech (LiveKit's AEC
+        warm-up). On a call that goes on we end that, unless the application gave
+        `AgentSession(aec_warmup_duration=...)` itself: a caller who answers "hello?" is heard. The
+        price: where the caller's echo canceller has not got used to the agent's voice by then,
+        the agent may hear its own first words, and interrupt itself.
 
         Raises:
-            InvalidCallId, InvalidSettings: See `Recall`.
+            InvalidCallId, InvalidSettings: See `Recall`; or `resume_audio` cannot be used.
         """
         self._live: LiveSession | None = None
         self._place = Place.here()
+        self._first_words = decoded(resume_audio)
+        self._resume_words = resume_words
         self._userdata_keeper = UserdataKeeper(userdata_type)
         self._shutdown_when_left = shutdown_when_left
         self._recall = recall
@@ -131,6 +162,28 @@ class RecallAgent(Agent):
             raise AttributeError("call")
         return self._live.call
 
+    async def stand_by(self, session: AgentSession[Any]) -> bool:
+        """Wait until this worker is to speak; True if the session is to be started, now.
+
+        Write it in front of the start; an agent that was not dispatched as a standby does not
+        wait::
+
+            if await agent.stand_by(session):
+                await session.start(agent, room=ctx.room)
+
+        A standby waits here until the call is its own: outside of the room ("following", at most
+        50 minutes), or in it, silent, keeping the caller's last `Settings.standby_hears` seconds
+        in memory, which the session hears first ("joined"). To join with options of your own
+        (encryption), call `ctx.connect` before. `session`'s models are connected meanwhile.
+
+        False: the call is over, its caller is gone, or it has another standby. The job is then
+        being shut down.
+
+        An agent that was dispatched by mistake while a live one has the call waits in the room
+        likewise, or leaves (`if_held`), if that can be read within `seed_wait`.
+        """
+        return self._live is None or await stand_by(self._live, session, self)
+
     # --- hooks to override --------------------------------------------------------------------
 
     async def on_fresh(self) -> None:
@@ -140,9 +193,32 @@ class RecallAgent(Agent):
         """Go on with a call that another worker began; the agent speaks first.
 
         `briefing` is None if the records could not be read in time; the agent knows only that
-        somebody was here before it.
+        somebody was here before it. With `resume_audio` that is said first, at once.
         """
-        self.session.generate_reply(instructions=RESUME_INSTRUCTIONS)
+        if self._first_words is None:
+            self.session.generate_reply(instructions=RESUME_INSTRUCTIONS)
+            return
+        self.session.say(self._resume_words, audio=self._first_words.frames())
+        told = RESUME_AFTER_WORDS.format(words=self._resume_words)
+        self.session.generate_reply(instructions=told)
+
+    async def on_handover(self, briefing: Briefing) -> None:
+        """Go on with a call that another worker gave away on purpose, at a deploy for instance;
+        called instead of `on_resume`. The caller noticed nothing yet, so nobody apologises.
+
+        Says the rest of a reply that was cut between two sentences, or answers a caller who has
+        no answer yet; else waits for the caller. A worker that died before it could hand over was
+        cut off in mid-sentence: then this is `on_resume`.
+        """
+        match what_is_due(briefing):
+            case "resume":
+                await self.on_resume(briefing)
+            case "rest":
+                last = briefing.turns[-1].content.split()[-LAST_WORDS:]
+                told = REST_INSTRUCTIONS.format(words=" ".join(last))
+                self.session.generate_reply(instructions=told)
+            case "answer":
+                self.session.generate_reply()
 
     async def on_lease_lost(self, reason: str) -> None:
         """Another worker has the call, or nobody ever will: `reason` is as in `Call.lost`."""
@@ -206,6 +282,7 @@ class RecallAgent(Agent):
             recall.resume(**self._call_options),
             self._place,
             self._userdata_keeper,
-            owned=None if self._recall else recall,
+            recall=recall,
+            owned=self._recall is None,
             shutdown_when_left=self._shutdown_when_left,
         )

@@ -16,6 +16,8 @@ import anyio
 
 from .call_ids import check_call_id
 from .checks import storable_name
+from .doubt import SomebodyLives
+from .engine.requests import Reading
 from .engine.runs import Origin
 from .errors import (
     Closed,
@@ -156,7 +158,8 @@ class Call(Recording):
     @property
     def lost(self) -> str | None:
         """Why this worker does not have the call: "taken over"; "frozen", taken over while it
-        stood still; "erased"; "over", ended or followed by another call while it waited."""
+        stood still; "handed over"; "erased"; "over", ended or followed by another call while it
+        waited."""
         return self._keeper.lost
 
     @property
@@ -177,7 +180,7 @@ class Call(Recording):
     @property
     def may_act(self) -> bool:
         """Whether tools may run: not while another worker has the call."""
-        away = self.state in (CallState.STANDBY, CallState.READ_ONLY)
+        away = self.state in (CallState.STANDBY, CallState.READ_ONLY) or self._keeper.giving
         return not away or self.lost == "erased"
 
     def subscribe(self, listener: Callable[[CallState], None]) -> None:
@@ -210,6 +213,7 @@ class Call(Recording):
 
     async def settled(self) -> bool:
         """Whether this worker may be heard; a worker that stood still looks at the lease first."""
+        self._keeper.feel()
         if self._keeper.suspect:
             with anyio.move_on_after(self.settings.seed_wait):
                 while self._keeper.suspect:
@@ -227,7 +231,7 @@ class Call(Recording):
     @property
     def _hopeless(self) -> bool:
         """Whether this worker will never hold the call again."""
-        return self.lost in ("erased", "over")
+        return self.lost in ("erased", "over", "handed over")
 
     async def _wait_until_not(self, seconds: float, *states: CallState) -> bool:
         with anyio.move_on_after(seconds):
@@ -245,6 +249,34 @@ class Call(Recording):
             self._task.add_done_callback(self._ended)
             if self._spool is not None:
                 self._spool.start()
+
+    def ask_first(self, somebody_lives: SomebodyLives) -> None:
+        """Ask before the call is taken on evidence that is not certain (see `doubt`): a holder
+        that is only cut off from the records keeps it. To be said before `start`."""
+        self._keeper.doubt.somebody_lives = somebody_lives
+
+    def take_only_if(self, is_wanted: Callable[[Reading], Awaitable[bool]] | None) -> None:
+        """Ask, with what was read last, right before the lease is taken. If it is not wanted,
+        nothing is written, and the call is over for this worker (`lost` is "over"). None: always.
+        It may wait; it must not raise."""
+        self._keeper.is_wanted = is_wanted
+
+    def abandon(self) -> None:
+        """Once it is lost, or now that it is: never take this call again on this worker."""
+        self._keeper.abandoned = True
+
+    async def hand_over(self, seconds: float = 1.0) -> bool:
+        """Give the call to a worker that waits for it: write everything, release, and return
+        True once another has it; `lost` is "handed over".
+
+        False if nobody took it within `seconds`, or if it could not be given away: then this
+        worker has it as before. Meanwhile nobody is heard and no tool runs.
+        """
+        with anyio.move_on_after(self.settings.flush_wait):
+            await self._sender.write_partials()
+        if self.state is not CallState.HOLDING or not await self.flush(self.settings.flush_wait):
+            return False
+        return await self._keeper.hand_over(seconds)
 
     def on_dying(self, leave: Callable[[], Awaitable[object]]) -> None:
         """Call and await `leave` when this worker's task is cancelled, after the last flush."""

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from enum import Enum
-from typing import Literal, TypeVar
 
 import anyio
 
-from .engine.liveness import Liveness
+from .doubt import ASK_EVERY, Doubt
 from .engine.requests import Acquire, Grant, Reading
 from .engine.runs import Origin
 from .errors import Erased, Fenced, Held, StoreError
 from .models import Briefing
 from .seams import Clock
 from .settings import Settings
+from .standing import CallState, Giving, IfHeld, IfLeaseLost, Standing
 from .transport import Transport
 
 __all__ = ["CallState", "IfHeld", "IfLeaseLost", "LeaseKeeper"]
 
 logger = logging.getLogger("recall_livekit")
 
-IfHeld = Literal["standby", "steal", "leave"]
-IfLeaseLost = Literal["standby", "leave", "speak"]
-_T = TypeVar("_T")
 
-
-class CallState(Enum):
-    """Where a live call stands on this worker."""
-
-    READING = "reading"
-    ACQUIRING = "acquiring"
-    HOLDING = "holding"
-    STANDBY = "standby"
-    READ_ONLY = "read_only"
-    CLOSED = "closed"
-
-
-class LeaseKeeper:
+class LeaseKeeper(Standing):
     """Keeps one writer's standing on one call. `run` is its life; the rest can be looked at.
 
     `creating` is held around every create of this writer, so that one is in flight (rule 2).
@@ -57,20 +41,12 @@ class LeaseKeeper:
         if_lease_lost: IfLeaseLost,
     ) -> None:
         """Know nothing yet."""
-        self.writer = clock.new_id()
-        self.state = CallState.READING
+        super().__init__(clock, settings, if_lease_lost)
         self.reading: Reading | None = None
         self.first_read: int | None = None
         self.briefing: Briefing | None = None
-        self.epoch = 0
-        self.run_number = 0
-        self.lost: str | None = None
-        self.error: StoreError | None = None
         self.creating = anyio.Lock()
-        self.if_lease_lost: IfLeaseLost = if_lease_lost
         self._transport = transport
-        self._clock = clock
-        self._settings = settings
         self._call_id = call_id
         self._origin = origin
         self._agent_name = agent_name
@@ -79,48 +55,8 @@ class LeaseKeeper:
         self._next_lock: str | None = None
         self._in_doubt: Acquire | None = None
         self._asked = 0.0
-        self.suspect = False
-        self._wake = anyio.Event()
-        self._changed = anyio.Event()
-        self._reached = anyio.Event()
-        self._listeners: list[Callable[[CallState], None]] = []
-
-    # --- looking ------------------------------------------------------------------------------
-
-    @property
-    def may_speak(self) -> bool:
-        """Whether a voice of this worker may be heard: two must not talk to one caller."""
-        if self.suspect:
-            return False
-        if self.state in (CallState.STANDBY, CallState.READ_ONLY):
-            alone = self.lost == "erased"
-            return alone or (self.lost is not None and self.if_lease_lost == "speak")
-        return True
-
-    def subscribe(self, listener: Callable[[CallState], None]) -> None:
-        """Call `listener` with each new state."""
-        self._listeners.append(listener)
-
-    async def wait_change(self) -> None:
-        """Return at the next change of state or of what was read."""
-        await self._changed.wait()
-
-    def become(self, state: CallState) -> None:
-        """Enter a state and tell everybody who listens."""
-        if state is self.state:
-            return
-        logger.debug("call %s: %s -> %s", self.writer, self.state.value, state.value)
-        self.state = state
-        self._tell()
-        for listener in self._listeners:
-            try:
-                listener(state)
-            except Exception:
-                logger.exception("a listener of the call failed; the call goes on")
-
-    def check_now(self) -> None:
-        """Look at the lease at once, because something says that it may be lost."""
-        self._wake.set()
+        self.doubt = Doubt(clock)
+        self.is_wanted: Callable[[Reading], Awaitable[bool]] | None = None
 
     def request(self, *, steal: bool = False, lock: str | None = None) -> Acquire:
         """Return a new attempt's request."""
@@ -143,7 +79,11 @@ class LeaseKeeper:
         Raises:
             Held: A live holder has it and `if_held="leave"`.
         """
-        await self._keep()
+        self.doubt.begin()  # the answer may be needed as soon as the read's
+        try:
+            await self._keep()
+        finally:
+            self.doubt.forget()
         if self.lost == "erased":
             await self._finish_erasure()  # who meets one unfinished finishes it (rule 13)
 
@@ -151,17 +91,19 @@ class LeaseKeeper:
         reading = await self.read()
         steal = self._if_held == "steal"
         while True:
-            if not steal and self._is_held(reading):
+            if not steal and await self._is_held(reading):
                 await self._stand_by(reading)
                 if await self._is_over():
                     return
+            if not await self._wants(self.reading or reading):
+                return
             grant = await self._acquire(steal)
             steal = False
             if grant is None:
                 await self._clock.sleep(self._settings.retry_first)  # never in a tight circle
             else:
                 await self._hold(grant)
-            if self.lost == "erased" or (self.lost and self.if_lease_lost != "standby"):
+            if self._is_final:
                 return
             reading = await self.read()
             if self.lost and await self._is_over():
@@ -172,19 +114,6 @@ class LeaseKeeper:
         for name in [*self._locks, self._next_lock]:
             await self._transport.let_go_lock(name)
         self._locks.clear()
-
-    async def pulse(self) -> None:
-        """Notice that this process was frozen, and be silent until the lease was looked at."""
-        last = self._clock.monotonic()
-        while True:
-            await self._clock.sleep(self._settings.pulse_interval)
-            now = self._clock.monotonic()
-            if now - last > self._settings.pulse_gap and self.state is CallState.HOLDING:
-                logger.warning("this worker stood still for %.1f s: checking the lease", now - last)
-                self.suspect = True
-                self._tell()
-                self._wake.set()
-            last = now
 
     async def read(self) -> Reading:
         """Read the call, for as long as it takes, and tell whoever waits for it."""
@@ -198,15 +127,48 @@ class LeaseKeeper:
         self._tell()
         return reading
 
-    def _is_held(self, reading: Reading) -> bool:
-        live = reading.liveness is Liveness.LIVE and reading.holder != self.writer
-        return live and reading.run != 0
+    @property
+    def _is_final(self) -> bool:
+        """Whether the call was lost, and this worker is not to have it again."""
+        if self.lost in ("erased", "handed over"):
+            return True
+        return self.lost is not None and (self.abandoned or self.if_lease_lost != "standby")
+
+    async def _is_held(self, reading: Reading) -> bool:
+        if reading.run == 0 or reading.holder == self.writer:
+            return False
+        return await self.doubt.lives(reading.liveness)
+
+    async def _wants(self, reading: Reading) -> bool:
+        """Whether the call, which nobody has, is to be taken; if not it is over for this worker."""
+        if self.is_wanted is None or await self.is_wanted(reading):
+            return True
+        self._lose("over")
+        return False
 
     async def _stand_by(self, reading: Reading) -> None:
         if self._if_held == "leave" and self.lost is None:
             raise Held(reading.holder or "?", reading.epoch)
         self.become(CallState.STANDBY)
-        await self._retry(lambda: self._transport.wait_free(self._call_id))
+        self.doubt.forget()  # what was said before there was a doubt answers none
+        while True:
+            liveness = await self._retry(
+                lambda: self._transport.wait_free(self._call_id, doubt=self.doubt.begin)
+            )
+            if not await self.doubt.lives(liveness):
+                return
+            await self._wait_surer()
+
+    async def _wait_surer(self) -> None:
+        """Somebody lives whom the records have lost sight of: return when they say something
+        else, or when it is time to ask again."""
+        before = await self.read()
+        with anyio.move_on_after(ASK_EVERY):
+            while True:
+                await self._clock.sleep(self._settings.follow_interval)
+                now = await self.read()
+                if (now.epoch, now.liveness) != (before.epoch, before.liveness):
+                    return
 
     async def _is_over(self) -> bool:
         """Whether the call that this worker waited for has ended, or its room has another one.
@@ -278,7 +240,10 @@ class LeaseKeeper:
                 with anyio.move_on_after(self._until_next_renewal()):
                     await self._wake.wait()
                 self._wake = anyio.Event()
-                deadline = await self._renew(deadline)
+                if self._giving is not None:
+                    deadline = await self._give(self._giving)
+                else:
+                    deadline = await self._renew(deadline)
             tasks.cancel_scope.cancel()
 
     def _until_next_renewal(self) -> float:
@@ -302,6 +267,7 @@ class LeaseKeeper:
 
     async def _renew(self, deadline: float) -> float | None:
         """Return the new deadline, or None if the lease is lost (rule 9)."""
+        self.feel()
         asked = self._clock.monotonic()
         try:
             if asked < deadline:
@@ -309,7 +275,7 @@ class LeaseKeeper:
             if self._clock.monotonic() >= deadline:
                 return await self._renew_by_lease()
         except Fenced:
-            self._lose("frozen" if self.suspect else "taken over")
+            self._lose_to_another()
             return None
         except StoreError as error:
             self._note(error)
@@ -321,60 +287,84 @@ class LeaseKeeper:
 
     async def _renew_by_lease(self) -> float | None:
         """A holder past its deadline takes the call anew, if nobody else did."""
+        if self.suspect and await self._was_judged():
+            self._lose("frozen")
+            return None
         try:
             self._in_doubt = self._in_doubt or self.request(lock=await self._new_lock())
             grant = await self._create(self._in_doubt)
             await self._drop_old_locks()
         except (Held, Erased) as error:
-            taken = "frozen" if self.suspect else "taken over"
-            self._lose("erased" if isinstance(error, Erased) else taken)
+            if isinstance(error, Erased):
+                self._lose("erased")
+            else:
+                self._lose_to_another()
             return None
         self._take(grant)
         return self._asked + self._settings.lease_ttl
 
-    def trust(self) -> None:
-        """The lease was looked at, or cannot be: a caller is not left in silence for that."""
-        if self.suspect:
-            self.suspect = False
+    async def _was_judged(self) -> bool:
+        """Whether somebody closed this worker's epoch while it stood still, and nobody has the
+        call yet: another was called for, and this one is not to come between."""
+        now = await self._transport.read(self._call_id, self._origin)
+        return now.epoch > self.epoch and now.holder != self.writer and not now.erased
+
+    # --- handing over -------------------------------------------------------------------------
+
+    async def hand_over(self, seconds: float) -> bool:
+        """Release, and return whether another took the call within `seconds`; else it is held
+        again. It must be written out before (rule 8)."""
+        self._giving = giving = Giving(seconds)
+        self._tell()
+        self._wake.set()
+        try:
+            while self._giving is giving and self.state is CallState.HOLDING:
+                await self.wait_change()
+        finally:
+            if self._giving is giving and not giving.begun:
+                self._giving = None  # whoever asked waits no more
+        return self.lost is not None
+
+    async def _give(self, giving: Giving) -> float | None:
+        """Release and look who comes; return the deadline of the lease that is taken again, or
+        None if another has the call."""
+        giving.begun = True
+        try:
+            async with self.creating:  # nothing is written under an epoch that is given away
+                taken = await self._released(giving) and await self._is_taken(giving)
+        except StoreError as error:
+            self._note(error)
+            taken = False
+        try:
+            if not taken:
+                return await self._renew(deadline=0.0)
+            self._lose_to_another()
+            return None
+        finally:
+            self._giving = None
             self._tell()
+
+    async def _released(self, giving: Giving) -> bool:
+        with anyio.move_on_after(giving.seconds):
+            await self._transport.release(self._call_id, self.writer, self.epoch, "handover")
+            return True
+        return False
+
+    async def _is_taken(self, giving: Giving) -> bool:
+        with anyio.move_on_after(giving.seconds):
+            while True:
+                now = await self._transport.read(self._call_id, self._origin)
+                if now.epoch > self.epoch and now.holder is not None:
+                    return True
+                await self._clock.sleep(self._settings.watch_interval)
+        return False
+
+    def _lose_to_another(self) -> None:
+        self.feel()
+        given = self._giving is not None and self._giving.begun
+        self._lose("handed over" if given else "frozen" if self.suspect else "taken over")
 
     def _lose(self, reason: str) -> None:
         self.lost, self.suspect, self._in_doubt = reason, False, None
         logger.warning("this worker lost its call: %s; it is read-only from here", reason)
         self.become(CallState.READ_ONLY)
-
-    # --- inside -------------------------------------------------------------------------------
-
-    async def _retry(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Ask until the store answers; the call goes on meanwhile."""
-        pause = self._settings.retry_first
-        while True:
-            try:
-                answer = await ask()
-            except StoreError as error:
-                self._note(error)
-                await self._clock.sleep(self._clock.jitter(pause))
-                pause = min(2 * pause, self._settings.retry_last)
-            else:
-                self._answered()
-                return answer
-
-    async def wait_reached(self) -> None:
-        """Return when the records, which could not be reached, can be again."""
-        await self._reached.wait()
-
-    def _answered(self) -> None:
-        if self.error is not None:
-            self.error = None
-            self._reached.set()
-            self._reached = anyio.Event()
-
-    def _note(self, error: StoreError) -> None:
-        if self.error is None:
-            logger.warning("the records cannot be reached (%s); the call goes on", error)
-        self.error = error
-        self._tell()
-
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()

@@ -105,8 +105,11 @@ class Settings:
     pulse_interval: float = 0.05
     """How often a worker looks at its own pulse."""
 
-    pulse_gap: float = 1.0
+    pulse_gap: float = 0.7
     """A gap this long means that the worker was frozen: it looks at the lease before it speaks."""
+
+    standby_hears: float = 10.0
+    """How many of the caller's last seconds a standby in the room keeps, in memory."""
 
     open_wait: float = 5.0
     """How long a plain handle waits for the first read before it raises."""

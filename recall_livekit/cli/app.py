@@ -9,6 +9,7 @@ import typer
 from .commands_calls import calls_app
 from .commands_machine import machine, spool
 from .commands_server import keys, server
+from .commands_watch import watcher
 from .options import examples
 
 __all__ = ["app"]
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=PLAIN,
 )
-for part in (server, calls_app, machine):
+for part in (server, watcher, calls_app, machine):
     app.add_typer(part)
 app.add_typer(keys, name="key")
 app.add_typer(spool, name="spool")

@@ -27,8 +27,9 @@ spool = typer.Typer(
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
     """Check what is wrong, and say what to do about it.
 
-    One line a check: ok, warn or fail. It looks at the versions, the environment, and the
-    directory or the server where the records are. It exits with 1 if a check failed.
+    One line a check: ok, warn or fail. It looks at the versions, the environment, the directory
+    or the server where the records are, and LiveKit's server if LIVEKIT_URL names one. It exits
+    with 1 if a check failed.
     """
     from .doctor import doctor as examine
     from .running import run

@@ -56,6 +56,16 @@ async def _findings(url: str, *, given: bool) -> AsyncIterator[Finding]:
             yield finding
     for finding in spool(spool_directory(None)):
         yield finding
+    async for finding in _of_livekit():
+        yield finding
+
+
+async def _of_livekit() -> AsyncIterator[Finding]:
+    if os.environ.get("LIVEKIT_URL"):
+        from .checks_livekit import livekit  # loads LiveKit's API: only where a server is named
+
+        async for finding in livekit(os.environ):
+            yield finding
 
 
 def _write(paper: Paper, finding: Finding) -> None:

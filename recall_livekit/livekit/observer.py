@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from typing import Any
 
 from livekit.agents import (
     AgentSession,
     ConversationItemAddedEvent,
     FunctionToolsExecutedEvent,
+    ToolExecutionUpdatedEvent,
     UserInputTranscribedEvent,
     llm,
 )
@@ -21,6 +24,9 @@ from .userdata import UserdataKeeper
 __all__ = ["SessionObserver"]
 
 logger = logging.getLogger("recall_livekit")
+
+UNDER_WAY = 2.0
+"""How long words that became no turn count as speech under way (seconds)."""
 
 
 class SessionObserver:
@@ -35,13 +41,32 @@ class SessionObserver:
         self._userdata = userdata
         self._agent = session.current_agent.id
         self._heard: list[str] = []
+        self._heard_at: float | None = None
+        self._cut = ""
+        self.tools_running: set[str] = set()
+        """The ids of the tool calls that have begun and not ended."""
         self._failed = 0
-        self._spoken = SpokenText(self._speaking)
-        if not self._spoken.attach(session):
+        self.news = asyncio.Event()
+        """Set at each word of either side; whoever waits for it clears it."""
+        self.spoken = SpokenText(self._speaking)
+        if not self.spoken.attach(session):
             logger.debug("no transcription output: words under way are not known before the turn")
         session.on("conversation_item_added", self._item_added)
         session.on("user_input_transcribed", self._transcribed)
         session.on("function_tools_executed", self._tools_executed)
+        session.on("tool_execution_updated", self._tool_updated)
+
+    @property
+    def caller_speaks(self) -> bool:
+        """Whether the caller is speaking, or has said words that are not in a turn yet."""
+        if self._session.user_state == "speaking":
+            return True
+        return self._heard_at is not None and time.monotonic() - self._heard_at < UNDER_WAY
+
+    def cut_here(self, words: str) -> None:
+        """The turn under way is cut after these words: it is recorded so, whatever LiveKit, which
+        adds a word when it has passed, makes of it. None ("") takes that back."""
+        self._cut = words.strip()
 
     def _item_added(self, event: ConversationItemAddedEvent) -> None:
         item = event.item
@@ -56,8 +81,11 @@ class SessionObserver:
         text = message.text_content
         if message.role == "user":
             self._heard.clear()
+            self._heard_at = None
         else:
-            self._spoken.begin_turn()
+            self.spoken.begin_turn()
+            cut, self._cut = self._cut, ""
+            text = cut if cut and message.interrupted else text
         if not text or not self._call.writable:
             return
         try:
@@ -82,12 +110,22 @@ class SessionObserver:
         """Interim text is whole, not a delta; finals add up until the turn is committed."""
         if not event.transcript:
             return
+        self._heard_at = time.monotonic()
+        self.news.set()
         self._call.partial("user", " ".join([*self._heard, event.transcript]))
         if event.is_final:
             self._heard.append(event.transcript)
 
     def _speaking(self, text: str) -> None:
+        self.news.set()
         self._call.partial("assistant", text)
+
+    def _tool_updated(self, event: ToolExecutionUpdatedEvent) -> None:
+        update = event.update
+        if update.type == "tool_call_started":
+            self.tools_running.add(update.function_call.call_id)
+        elif update.type == "tool_call_ended":
+            self.tools_running.discard(update.call_id)
 
     def _tools_executed(self, event: FunctionToolsExecutedEvent) -> None:
         self._userdata.note(self._session, self._call)

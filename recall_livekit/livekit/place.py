@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from livekit.agents import JobContext, get_job_context
+
+from ..rooms.orders import Orders, read_orders
 
 __all__ = ["Place"]
 
@@ -20,8 +21,8 @@ class Place:
     caller: str | None = None
     agent_name: str | None = None
     room_created_at: float | None = None
-    resuming: bool = False
-    """Whether the dispatch's metadata says that an agent was here before."""
+    orders: Orders = field(default_factory=Orders)
+    """Why this agent was dispatched, as its dispatch says."""
 
     @classmethod
     def here(cls) -> Place:
@@ -36,19 +37,10 @@ class Place:
             caller=caller.identity or None,
             agent_name=job.job.agent_name or None,
             room_created_at=float(room.creation_time) or None,
-            resuming=_resuming(job.job.metadata),
+            orders=read_orders(job.job.attributes, job.job.metadata),
         )
 
     def had_agent(self, room_age: float) -> bool:
         """Whether an agent was in this room before, as far as one can tell without records."""
         old = self.room_created_at is not None and time.time() - self.room_created_at > room_age
-        return self.resuming or old
-
-
-def _resuming(metadata: str) -> bool:
-    """A watcher dispatches with ``{"recall": {"resume": true}}`` in the job's metadata."""
-    try:
-        recall = json.loads(metadata or "{}").get("recall")
-    except (ValueError, AttributeError):
-        return False
-    return isinstance(recall, dict) and recall.get("resume") is True
+        return self.orders.resume or self.orders.standby is not None or old

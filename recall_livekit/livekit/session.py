@@ -25,9 +25,15 @@ from ..call import Call, CallState
 from ..client import Recall
 from ..models import Briefing
 from .closing import Closing
+from .echo import end_warm_up
+from .handover import Handover
+from .hearing import HeardAgain, heard_until
 from .observer import SessionObserver
 from .place import Place
+from .pulse import Others
 from .seeding import merge_seed, seed_items
+from .standby import Post, Standby
+from .switchboard import Switchboard
 from .tools import guard_tools
 from .userdata import UserdataKeeper
 from .voice import Voice
@@ -46,6 +52,9 @@ class Hooks(Protocol):
     async def on_resume(self, briefing: Briefing | None) -> None:
         """A call goes on."""
 
+    async def on_handover(self, briefing: Briefing) -> None:
+        """A call goes on that another worker gave away between two sentences."""
+
     async def on_lease_lost(self, reason: str) -> None:
         """Another worker has the call."""
 
@@ -61,13 +70,21 @@ class LiveSession:
         place: Place,
         userdata: UserdataKeeper[Any],
         *,
-        owned: Recall | None,
+        recall: Recall,
+        owned: bool,
         shutdown_when_left: bool,
     ) -> None:
-        """Begin to read and to acquire; `owned` is closed with the call."""
+        """Begin to read and to acquire; `recall`, if `owned`, is closed with the call."""
         self.call = call
         self.place = place
+        self.recall = recall
         self.session: AgentSession[Any] | None = None
+        self.standby: Standby | None = None
+        """The wait for the call, if this worker waits or waited without a session."""
+        self.waited = 0.0
+        """How much of `seed_wait` was used up before the session began (seconds)."""
+        self._hearing: HeardAgain | None = None
+        self._post: Post | None = None
         self._userdata = userdata
         self._owned = owned
         self._shutdown_when_left = shutdown_when_left
@@ -79,19 +96,25 @@ class LiveSession:
         self._seeded: Briefing | None = None
         self._seed: list[llm.ChatItem] = []
         self._over = False
+        self._switchboard = Switchboard(call, place.orders, self._handover)
+        self._others = Others.of(place.job)
         self._tasks: set[asyncio.Task[None]] = set()
         self._open.add(self)
         call.subscribe(self._state_changed)
         call.on_dying(self._leave_room)
+        if self._others is not None:
+            call.ask_first(self._others.live)
         call.start()
         if place.job is not None:
+            self._switchboard.open(place.job.room)
             place.job.add_shutdown_callback(self._job_ends)
 
     @classmethod
     def of_job(cls, call_id: str, job: JobContext | None) -> LiveSession | None:
-        """Return this job's live session of the call, for an agent that it hands over to."""
+        """Return this job's live session of the call: whichever of its agents is made or started
+        first, they are one worker, and must not wait for each other."""
         for live in cls._open:
-            mine = job is not None and live.place.job is job and live.session is not None
+            mine = job is not None and live.place.job is job
             if mine and live.call.call_id == call_id and not live._over:
                 return live
         return None
@@ -117,10 +140,13 @@ class LiveSession:
         self.session = session
         self._voice = Voice(self.call, session)
         self._closing = Closing(session, self.place.job)
-        SessionObserver(session, self.call, self._userdata)
+        self._observer = SessionObserver(session, self.call, self._userdata)
         session.on("conversation_item_added", self._item_added)
         session.on("close", self._session_closed)
+        if self.place.job is not None:
+            self._switchboard.open(self.place.job.room)  # not an agent's that was only made
         self._follow_state(self.call.state)
+        self._hear_again(session)
         if self.call.known:
             self._spawn(self.seed())
         else:
@@ -129,8 +155,8 @@ class LiveSession:
     async def enter(self) -> None:
         """Greet or go on, once, unless a live holder has the call: `on_enter` of the agent."""
         if self._voice is not None:
-            self._voice.begin_wait()
-        await self.call.ready(self.call.settings.seed_wait)
+            self._voice.begin_wait(self.waited)
+        await self.call.ready(max(0.0, self.call.settings.seed_wait - self.waited))
         await self.seed()
         if self.call.may_speak and not self._entered:
             await self._begin()
@@ -150,6 +176,8 @@ class LiveSession:
         briefing = self._seeded = self.call.briefing
         items = self._seed = seed_items(briefing)
         if self.session is not None:
+            if items:
+                end_warm_up(self.session)
             self._userdata.restore(self.session, briefing.userdata)
             known = {item.id for item in self.session.history.items}
             self.session.history.insert([item for item in items if item.id not in known])
@@ -157,18 +185,47 @@ class LiveSession:
             merged = merge_seed(self._agent.chat_ctx, items)
             await self._agent.update_chat_ctx(merged, exclude_invalid_function_calls=False)
 
+    def _hear_again(self, session: AgentSession[Any]) -> None:
+        """Have the session hear first what the caller said while this worker waited in the room."""
+        standby, audio = self.standby, session.input.audio
+        if standby is None:
+            self._warn_of_session()
+        elif standby.where.ear is not None and audio is not None and self.call.known:
+            since = heard_until(self.call.briefing, standby.freed_at)
+            self._hearing = HeardAgain(audio, standby.where.ear, since, session)
+            session.input.audio = self._hearing
+
+    def _warn_of_session(self) -> None:
+        """A standby that did not wait in `stand_by` is one all the same, and the only one."""
+        orders = self.place.orders
+        if orders.standby is None or self.call.state is CallState.HOLDING:
+            return
+        logger.warning(
+            "this standby waits with a started session: silent, but the caller's application sees "
+            "a second agent. Write `if await agent.stand_by(session):` in front of "
+            "`await session.start(agent, room=ctx.room)`"
+        )
+        if not orders.handover:
+            self._post = Post(self.recall, self.call, self.place)
+            self._post.take(lambda why: self._spawn(self._leave()))
+
     # --- as the call's standing changes ---------------------------------------------------------
 
     def _state_changed(self, state: CallState) -> None:
         if self.session is not None and not self._over:
             self._follow_state(state)
         unwanted = self.call.refusal is not None or self.call.lost == "over"
-        if state is CallState.CLOSED and unwanted and not self._over:
+        waits = self.standby is not None and self.session is None  # it leaves by itself
+        if state is CallState.CLOSED and unwanted and not self._over and not waits:
             self._spawn(self._leave())
 
     def _follow_state(self, state: CallState) -> None:
         if state is CallState.READ_ONLY:
+            if self.call.lost == "frozen":
+                self.call.abandon()  # another was called for
             self._spawn(self._lost(self.call.lost or "taken over"))
+        if state is CallState.HOLDING and self._post is not None:
+            self._spawn(self._post.aclose())
         assert self._voice is not None
         if not self.call.may_speak:
             self._voice.silence()
@@ -189,16 +246,31 @@ class LiveSession:
             fresh = self.call.briefing.fresh
         else:
             briefing, fresh = None, not self.place.had_agent(self.call.settings.room_age)
-        await (self._hooks.on_fresh() if fresh else self._hooks.on_resume(briefing))
+        if not fresh and self.session is not None:
+            end_warm_up(self.session)
+        if self._switchboard.successor and briefing is not None and not fresh:
+            await self._hooks.on_handover(briefing)
+        else:
+            await (self._hooks.on_fresh() if fresh else self._hooks.on_resume(briefing))
 
     async def _lost(self, reason: str) -> None:
         """Tell the application; a worker that was frozen leaves: being removed is no fence."""
+        if reason == "frozen":
+            await self._leave_room()  # the hook may take its time
         try:
             if self._hooks is not None:
                 await self._hooks.on_lease_lost(reason)
         finally:
-            if reason == "frozen" or self.call.if_lease_lost == "leave":
+            if reason == "handed over":
+                await self._switchboard.answered()
+            if reason in ("frozen", "handed over") or self.call.if_lease_lost == "leave":
                 await self._leave()
+
+    def _handover(self) -> Handover | None:
+        if self.session is None or self._voice is None or self._hooks is None:
+            return None
+        go_on = self._hooks.on_handover
+        return Handover(self.call, self.session, self._observer, self._voice, go_on)
 
     def _guard_tools(self, session: AgentSession[Any]) -> None:
         if not guard_tools(session, lambda: self.call.may_act):
@@ -222,8 +294,10 @@ class LiveSession:
 
     async def _close(self, left: bool) -> None:
         await self.call.aclose(self.call.outcome or "handover")
-        if self._owned is not None:
-            await self._owned.aclose()
+        owned = self.recall if self._owned else None
+        for part in (self._hearing, self.standby, self._post, self._others, owned):
+            if part is not None:
+                await part.aclose()
         shut_down = self._closing.shutdown_job if self._closing else None
         if left and self._shutdown_when_left and shut_down is not None:
             shut_down("the caller left")
@@ -241,13 +315,23 @@ class LiveSession:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def withdraw(self) -> None:
+        """A standby has nothing to wait for any more: leave the room and end the job, once."""
+        if self._over:
+            await self.closed()
+        else:
+            await self._leave()
+
     async def _leave(self) -> None:
         """This worker is not wanted on the call any more: leave the room and end the job."""
         self._over = True
         await self._leave_room()
         await self._close(left=False)
-        if self._closing is not None and self._closing.shutdown_job is not None:
-            self._closing.shutdown_job("another worker has the call")
+        shut_down = self._closing.shutdown_job if self._closing else None
+        if shut_down is None and self.session is None and self.place.job is not None:
+            shut_down = self.place.job.shutdown
+        if shut_down is not None:
+            shut_down("this worker is not wanted on the call")
         elif self.session is not None:
             await self.session.aclose()
 

@@ -22,6 +22,7 @@ class Voice:
         self._session = session
         self._deadline = 0.0
         self._silent = False
+        self._held = False
         self._deaf = False
         self.begin_wait()
         self._stand_between()
@@ -35,14 +36,24 @@ class Voice:
         if output.transcription is not None:
             gate_text(output.transcription, self._heard)
 
-    def begin_wait(self) -> None:
-        """From here on the first reply may wait `seed_wait` for us, in all (invariant 1)."""
-        self._deadline = asyncio.get_running_loop().time() + self._call.settings.seed_wait
+    def begin_wait(self, waited: float = 0.0) -> None:
+        """From here on the first reply may wait `seed_wait` for us, in all (invariant 1), less
+        what was `waited` already."""
+        left = max(0.0, self._call.settings.seed_wait - waited)
+        self._deadline = asyncio.get_running_loop().time() + left
 
     @property
     def wait_left(self) -> float:
         """How much of `seed_wait` is left, in seconds."""
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    def hold(self) -> None:
+        """Be heard no more, but hear on: the call is about to be given away."""
+        self._held = True
+
+    def let_go(self) -> None:
+        """Be heard again: it was not."""
+        self._held = False
 
     def silence(self) -> None:
         """Stop what is being said, and hear nothing: a second agent must not answer."""
@@ -63,6 +74,8 @@ class Voice:
 
     async def _heard(self) -> bool:
         """Whether sound may pass; the first waits for the acquire's answer (rule 19)."""
+        if self._held:
+            return False
         if self._call.state in (CallState.READING, CallState.ACQUIRING) and self.wait_left > 0:
             await self._call.answered(self.wait_left)
         return await self._call.settled()

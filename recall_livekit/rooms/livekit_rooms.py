@@ -203,8 +203,9 @@ class LiveKitRooms:
                 )
         except _NotThere:
             raise Unanswered(f"{identity} is not in the room") from None
-        except RoomsUnavailable:
-            await self._check_there(room, identity)
+        except RoomsUnavailable as error:
+            if isinstance(error.__cause__, TimeoutError):
+                await self._check_there(room, identity)
             raise
         return answer.payload
 

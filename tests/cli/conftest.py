@@ -24,6 +24,9 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "RECALL_API_KEY_FILE",
         "RECALL_STORE",
         "RECALL_SPOOL",
+        "LIVEKIT_URL",
+        "LIVEKIT_API_KEY",
+        "LIVEKIT_API_SECRET",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TZ", "UTC")

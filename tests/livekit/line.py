@@ -28,6 +28,7 @@ class Speaker(io.AudioOutput):
             sample_rate=24_000,
         )
         self.seconds = 0.0
+        self.played = 0.0
         self.first_at: float | None = None
         self._began: float | None = None
         self._pushed = 0.0
@@ -60,6 +61,7 @@ class Speaker(io.AudioOutput):
         began, pushed = self._began or time.monotonic(), self._pushed
         self._began, self._pushed, self._end = None, 0.0, None
         played = min(pushed, time.monotonic() - began) if interrupted else pushed
+        self.played += played
         self.on_playback_finished(playback_position=played, interrupted=interrupted)
 
 
@@ -86,11 +88,17 @@ def echo(chat_ctx: llm.ChatContext) -> str:
 class Line:
     """One agent on one line."""
 
-    def __init__(self, agent: Agent, reply: Callable[[llm.ChatContext], Any] = echo) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        reply: Callable[[llm.ChatContext], Any] = echo,
+        *,
+        speaker: Speaker | None = None,
+    ) -> None:
         self.agent = agent
         self.model = ScriptedLLM(reply)
         self.stt = ScriptedSTT(word_delay=0.02, end_silence=0.05)
-        self.speaker = Speaker()
+        self.speaker = speaker or Speaker()
         self.subtitles = Subtitles()
         self.session: AgentSession[Any] = AgentSession(
             stt=self.stt,

@@ -13,6 +13,7 @@ from livekit.agents import JobContext
 from livekit.agents.testing import fake_job_context
 
 from recall_livekit.livekit.place import Place
+from recall_livekit.rooms.orders import ORDERS, Orders
 from recall_livekit.testing.faults import FaultyStore
 
 from ..conftest import OpenRecall
@@ -29,6 +30,14 @@ def a_job(metadata: str = "") -> Iterator[JobContext]:
             yield job
         finally:
             job._tempdir.cleanup()
+
+
+async def test_the_orders_of_a_job_are_in_its_dispatch() -> None:
+    with a_job('{"recall": {"resume": true}, "mine": 7}') as job:
+        assert Place.here().orders == Orders(resume=True)
+        orders = Orders(standby="joined", handover=True)
+        job.job.attributes[ORDERS] = orders.model_dump_json()
+        assert Place.here().orders == orders
 
 
 async def test_outside_a_job_nothing_is_known() -> None:
@@ -51,7 +60,9 @@ async def test_the_job_tells_the_room_before_it_is_connected() -> None:
         ("", 1.0, False),
         ("", 30.0, True),
         ('{"recall": {"resume": true}}', 1.0, True),
-        ('{"recall": {"resume": "yes"}}', 1.0, False),
+        ('{"recall": {"resume": "yes"}}', 1.0, True),
+        ('{"recall": {"resume": "perhaps"}}', 1.0, False),
+        ('{"recall": {"standby": "joined"}}', 1.0, True),
         ('{"recall": 7}', 1.0, False),
         ("[1]", 1.0, False),
         ("not json", 1.0, False),

@@ -1,0 +1,207 @@
+"""Where a standby waits: outside of the room, or in it, silent, with an ear for the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from livekit import rtc
+from livekit.agents import AutoSubscribe, JobContext
+
+from ..errors import InvalidSettings, RoomsUnavailable
+from ..rooms.livekit_rooms import LiveKitRooms
+from ..rooms.orders import STANDBY, StandbyKind
+from .ring import CallerEar, is_caller
+
+__all__ = ["Gone", "Inside", "Outside", "Whereabouts"]
+
+logger = logging.getLogger("recall_livekit")
+
+Gone = Callable[[str], None]
+"""Told, with the reason, that there is nothing to wait for any more."""
+
+TOKEN_SECONDS = 50 * 60.0
+"""How long one that did not join waits at most: its token lets it in for an hour."""
+LOOK_SECONDS = 10.0
+"""How often one that did not join looks whether the room is there."""
+RETRY_SECONDS = 0.5
+RECONNECT_SECONDS = 10.0
+"""How long a lost connection to the room may take to come back."""
+ON_BEHALF = "lk.publish_on_behalf"
+"""LiveKit's attribute of a participant that is not the agent itself: front ends look past it."""
+
+
+class Whereabouts(Protocol):
+    """A place to wait. `ear` is there if the caller can be heard from it; `seconds` is how long
+    one can wait there, None for ever."""
+
+    kind: StandbyKind
+    seconds: float | None
+    ear: CallerEar | None
+
+    async def begin(self, gone: Gone) -> None:
+        """Be there. May raise whatever LiveKit raises."""
+
+    async def has_caller(self) -> bool:
+        """Whether the room is the one that the job was for, and a caller is in it, now."""
+
+    async def act(self) -> None:
+        """Become the agent of the call."""
+
+    async def end(self) -> None:
+        """Let go of what waiting took."""
+
+
+class Outside:
+    """Not connected to the room at all. Who joins a room that is gone makes it again, so it is
+    looked for first."""
+
+    kind: StandbyKind = "following"
+    seconds: float | None = TOKEN_SECONDS
+    ear: CallerEar | None = None
+
+    def __init__(self, job: JobContext) -> None:
+        """Be asked by LiveKit's own variables, which a worker sets for its jobs."""
+        self._room = job.job.room.name
+        self._sid = job.job.room.sid
+        self._rooms: LiveKitRooms | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def begin(self, gone: Gone) -> None:
+        """Look for the room from time to time: its end need not be in the records."""
+        try:
+            self._rooms = LiveKitRooms()
+        except InvalidSettings as error:
+            logger.warning(
+                "a standby that did not join cannot look whether its room is still there (%s): "
+                "it may open it again",
+                error,
+            )
+            return
+        self._looking = asyncio.create_task(self._look(gone), name="recall standby looks")
+
+    async def has_caller(self) -> bool:
+        """Ask LiveKit, for as long as it does not answer: nobody can be joined meanwhile."""
+        while True:
+            with suppress(RoomsUnavailable):
+                return await self._is_live(self._rooms)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def act(self) -> None:
+        """Let go: the session joins."""
+        await self.end()
+
+    async def end(self) -> None:
+        """Ask no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        if self._rooms is not None:
+            await self._rooms.aclose()
+            self._rooms = None
+
+    async def _is_live(self, rooms: LiveKitRooms | None) -> bool:
+        if rooms is None:
+            return True
+        there, members = await asyncio.gather(
+            self._is_there(rooms), rooms.members(self._room), return_exceptions=True
+        )
+        for answer in (there, members):
+            if isinstance(answer, BaseException):
+                raise answer
+        assert not isinstance(members, BaseException)
+        return bool(there) and any(member.kind == "caller" for member in members)
+
+    async def _is_there(self, rooms: LiveKitRooms) -> bool:
+        found = await rooms.rooms([self._room])
+        return any(room.sid == self._sid or not self._sid for room in found)
+
+    async def _look(self, gone: Gone) -> None:
+        while self._rooms is not None:
+            with suppress(RoomsUnavailable):
+                if not await self._is_there(self._rooms):
+                    gone("its room is gone")
+                    return
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+class Inside:
+    """In the room, without a session: no track, no answer to anything, and an ear."""
+
+    kind: StandbyKind = "joined"
+    seconds: float | None = None
+
+    def __init__(self, job: JobContext, ear_seconds: float) -> None:
+        """Keep the caller's last `ear_seconds`."""
+        self.ear: CallerEar | None = None
+        self._job = job
+        self._ear_seconds = ear_seconds
+        self._gone: Gone | None = None
+
+    async def begin(self, gone: Gone) -> None:
+        """Join, if the entrypoint has not, and say what this is."""
+        self._gone = gone
+        self._job.room.on("disconnected", self._left)
+        await self._job.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)
+        await self._say({STANDBY: self.kind, ON_BEHALF: self._holder()})
+        self.ear = CallerEar(self._job.room, self._ear_seconds)
+
+    async def has_caller(self) -> bool:
+        """Look around, once the connection is there."""
+        room = self._job.room
+        if room.connection_state == rtc.ConnectionState.CONN_RECONNECTING:
+            await self._reconnected(room)
+        return room.isconnected() and any(map(is_caller, room.remote_participants.values()))
+
+    async def act(self) -> None:
+        """Be an agent like any other: heard, seen, and subscribed to everybody."""
+        room = self._job.room
+        room.off("disconnected", self._left)
+        room.on("track_published", _subscribe)
+        for participant in room.remote_participants.values():
+            for publication in participant.track_publications.values():
+                _subscribe(publication, participant)
+        await self._say({STANDBY: "", ON_BEHALF: ""})
+
+    async def end(self) -> None:
+        """Hear nothing more, and leave."""
+        self._job.room.off("disconnected", self._left)
+        if self.ear is not None:
+            await self.ear.aclose()
+        await self._job.room.disconnect()
+
+    async def _reconnected(self, room: rtc.Room) -> None:
+        """Return when the lost connection is back, or seems not to come back."""
+        changed = asyncio.Event()
+
+        def change(*_: object) -> None:
+            changed.set()
+
+        room.on("connection_state_changed", change)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), RECONNECT_SECONDS)
+        room.off("connection_state_changed", change)
+
+    def _holder(self) -> str:
+        """Return the agent that this one stands by; whatever it is, front ends look past us."""
+        others = self._job.room.remote_participants.values()
+        agents = (one for one in others if one.kind == rtc.ParticipantKind.PARTICIPANT_KIND_AGENT)
+        speaking = (one.identity for one in agents if not one.attributes.get(ON_BEHALF))
+        return next(speaking, "recall")
+
+    async def _say(self, attributes: dict[str, str]) -> None:
+        try:
+            await self._job.room.local_participant.set_attributes(attributes)
+        except Exception as error:
+            logger.warning("a standby's attributes could not be set: %s", error)
+
+    def _left(self, reason: object = None) -> None:
+        if self._gone is not None:
+            self._gone("it is not in the room any more")
+
+
+def _subscribe(publication: rtc.RemoteTrackPublication, participant: rtc.RemoteParticipant) -> None:
+    publication.set_subscribed(True)

@@ -1,0 +1,87 @@
+"""Asking the agents of a room whether they live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..engine.requests import Reading
+from ..engine.together import together
+from ..rooms.orders import Pulse
+from ..rooms.protocol import Rooms
+from .counts import Counts
+from .judgement import Standing, standing_of
+from .known import Known
+from .policy import Policy
+from .settings import WatcherSettings
+
+if TYPE_CHECKING:
+    from ..rooms.livekit_rooms import Member, Room
+
+__all__ = ["Asker"]
+
+
+class Asker:
+    """Asks, and notes in what is known of the room who answered."""
+
+    def __init__(
+        self, rooms: Rooms, settings: WatcherSettings, policy: Policy, counts: Counts
+    ) -> None:
+        """Ask nothing yet."""
+        self._rooms = rooms
+        self._settings = settings
+        self._policy = policy
+        self._counts = counts
+
+    async def ask(self, room: Room, known: Known, agent: Member) -> Pulse | None:
+        """Return how the agent stands; None if it does not answer in time, which is longer after
+        a first silence.
+
+        Raises:
+            RoomsUnavailable.
+        """
+        again = known.silences.get(agent.identity, 0) > 0
+        seconds = self._settings.ask_again_wait if again else self._settings.ask_wait
+        self._counts.asked += 1
+        pulse = await self._rooms.ask(room.name, agent.identity, seconds=seconds)
+        self._counts.silences += pulse is None
+        known.heard(agent, pulse)
+        return pulse
+
+    async def still_speaks(self, room: Room, known: Known, agent: Member) -> bool:
+        """Ask the agent that was known to speak whether it still does.
+
+        Raises:
+            RoomsUnavailable.
+        """
+        return self._standing(known, agent, await self.ask(room, known, agent)) == "speaks"
+
+    async def standings(
+        self, room: Room, known: Known, agents: Sequence[Member], reading: Reading
+    ) -> dict[str, Standing]:
+        """Return what each of these agents is to the caller; who is none of ours is left out.
+
+        Raises:
+            RoomsUnavailable.
+        """
+        pulses = await together([self.ask(room, known, agent) for agent in agents])
+        return {
+            agent.identity: self._standing(known, agent, pulse)
+            for agent, pulse in zip(agents, pulses, strict=True)
+            if self._is_ours(known, agent, pulse, reading)
+        }
+
+    @staticmethod
+    def _standing(known: Known, agent: Member, pulse: Pulse | None) -> Standing:
+        standing = standing_of(pulse)
+        if pulse is not None and standing == "speaks":
+            known.speaks(agent, pulse)
+        return standing
+
+    def _is_ours(self, known: Known, agent: Member, pulse: Pulse | None, reading: Reading) -> bool:
+        if pulse is not None and pulse.state:
+            return True
+        if agent.standby:
+            return False  # one that does not answer: nobody waits for it, and nobody fears it
+        spoke = known.speaker is not None and known.speaker.identity == agent.identity
+        return spoke or self._policy.is_agent_of(agent, reading.agent_name)
