@@ -6,13 +6,16 @@ READY := $(VENV)/.ready
 SERVER := .cache/bin/livekit-server
 SERVER_VERSION := v1.13.5
 
-.PHONY: demo demo-remote test test-long bench lint types clean
+.PHONY: demo demo-remote demo-livekit test test-long bench lint types clean
 
 demo: $(READY)
 	$(BIN)/python examples/call_recovery.py
 
 demo-remote: $(READY)
 	$(BIN)/python examples/remote_recovery.py
+
+demo-livekit: $(READY) $(SERVER)
+	$(BIN)/python examples/livekit_recovery.py
 
 test: $(READY) $(SERVER) lint types
 	$(BIN)/python -m pytest -m "not long"
@@ -39,7 +42,8 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e ".[openai,demo,server,testing]"
 	touch $@
 
-# The real server for the tests that need one. Without Go those tests are skipped, and say so.
+# The real server for the demo and the tests that need one. Without Go those tests are skipped, and
+# say so; the demo says where else to get it.
 $(SERVER):
 	@mkdir -p $(dir $@)
 	@if command -v go >/dev/null; then \

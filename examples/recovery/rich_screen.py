@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from .strips import KILLED, SILENT, Strip, Strips
 from .timeline import COLUMNS, Gauge, Row
 
 __all__ = ["RichScreen", "drawn"]
@@ -45,6 +46,7 @@ class RichScreen:
         self._widths: list[int] = []
         self._growing: Row | None = None
         self._gauge: Gauge | None = None
+        self._strips: Strips | None = None
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
@@ -76,6 +78,12 @@ class RichScreen:
         self._gauge = gauge
         self._refresh()
 
+    def strips(self, strips: Strips, final: bool = False) -> None:
+        self._strips = None if final else strips
+        if final:
+            self._console.print(heard(strips, self._console.width), Text())
+        self._refresh()
+
     def say(self, text: str, good: bool | None = None) -> None:
         sign, style = {True: ("✓ ", "bold green"), False: ("✗ ", "bold red"), None: ("  ", "")}[
             good
@@ -93,7 +101,8 @@ class RichScreen:
 
     def _refresh(self) -> None:
         growing = self._cells(self._growing) if self._growing else Text()
-        below = [Text(), drawn(self._gauge)] if self._gauge else []
+        below: list[RenderableType] = [Text(), drawn(self._gauge)] if self._gauge else []
+        below += [Text(), heard(self._strips, self._console.width)] if self._strips else []
         self._live.update(Group(growing, *below), refresh=True)
 
     def _cells(self, row: Row) -> Table:
@@ -123,6 +132,20 @@ def drawn(gauge: Gauge) -> Text:
         (f"{gauge.waiting} {bars}", "bold yellow" if gauge.waiting else DIM),
         (f" {gauge.spooled} on the worker's disk" if gauge.spooled else "", "yellow"),
     )
+
+
+def heard(strips: Strips, width: int) -> Group:
+    """The voices below each other, under a ruler."""
+    left = GAP + max(len(strip.name) for strip in strips.strips)
+    room = width - left - max(len(strip.remark) + GAP for strip in strips.strips)
+    ruler = Text(" " * left + strips.ruler(room), style=DIM)
+    return Group(ruler, *(_lane(strip, strips.drawn(strip, room), left) for strip in strips.strips))
+
+
+def _lane(strip: Strip, drawn: str, left: int) -> Text:
+    lane = Text.assemble((strip.name.ljust(left), DIM), (drawn, COLOURS[strip.kind]))
+    lane.highlight_words([KILLED, SILENT], style="bold red")
+    return lane.append(f"{' ' * GAP}{strip.remark}" if strip.remark else "", style="bold")
 
 
 def _styled(row: Row) -> Text:

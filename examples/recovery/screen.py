@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from .strips import Strips
 from .timeline import COLUMNS, Gauge, Row, Screen
 
 __all__ = ["PlainScreen", "open_screen"]
@@ -15,6 +16,8 @@ MARKS = {
     "waiting": " [waiting]",
     "going on": " ...",
 }
+WIDTH = 100
+ASCII = str.maketrans("▁▂▃▄▅▆▇█✗·", "..::==##x_")
 
 
 def open_screen(plain: bool) -> Screen:
@@ -49,6 +52,17 @@ class PlainScreen:
 
     def gauge(self, gauge: Gauge) -> None:
         """A line cannot move; what it would show is in the rows too."""
+
+    def strips(self, strips: Strips, final: bool = False) -> None:
+        """A line cannot grow; they come when they are whole."""
+        if not final:
+            return
+        left = 2 + max(len(strip.name) for strip in strips.strips)
+        self._print("", " " * left + strips.ruler(WIDTH - left))
+        for strip in strips.strips:
+            drawn = strips.drawn(strip, WIDTH - left).translate(ASCII).rstrip()
+            self._print(f"{strip.name:{left}}{drawn}{strip.remark and f'  {strip.remark}'}")
+        self._print("")
 
     def say(self, text: str, good: bool | None = None) -> None:
         sign = {True: "OK: ", False: "FAULT: ", None: ""}[good]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from .strips import Strips
 from .wire import Event
 
 __all__ = ["COLUMNS", "Gauge", "GaugeState", "Row", "RowKind", "Screen", "Timeline"]
@@ -56,6 +57,9 @@ class Screen(Protocol):
 
     def gauge(self, gauge: Gauge) -> None:
         """Show how the server is right now."""
+
+    def strips(self, strips: Strips, final: bool = False) -> None:
+        """Show how the voices sound right now, or, finally, how they did."""
 
     def say(self, text: str, good: bool | None = None) -> None:
         """Say something about it all: a good or a bad result, or a remark."""
