@@ -1,26 +1,82 @@
-"""The silence that a caller hears on a real livekit-server when the agent's process is killed."""
+"""The silence that a caller hears on a real livekit-server when the agent is lost."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
 
-from tests.real.measure import Way, measure_gap
+from tests.real.measure import House, Way, measure_gaps, measure_silence, measure_standby
 from tests.real.server import find_server
+from tests.real.workers import StandbyKind
 
 from .registry import Row, Scale, Skipped, benchmark
 
-WAYS: tuple[Way, ...] = ("livekit", "recall", "standby")
+WORST = "_worst"
+KINDS: tuple[StandbyKind, ...] = ("following", "joined")
 
 
-@benchmark("real_livekit_gap", "real_livekit_gap_standby")
-def real_livekit(scale: Scale) -> Iterable[Row]:
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One way to lose an agent, and the silence that may follow: at the median, and at worst."""
+
+    name: str
+    house: House
+    way: Way
+    target: float
+    worst: float | None = None
+
+    def rows(self, gaps: list[float], floors: list[float]) -> Iterable[Row]:
+        most = "" if self.worst is None else f"< {self.worst:.0f} ms"
+        yield Row(self.name, median(gaps), "ms", median(floors), f"< {self.target:.0f} ms")
+        yield Row(self.name + WORST, max(gaps), "ms", max(floors), most)
+
+
+GAPS = (
+    Gap("livekit_gap_job_kill", "recall", "job_kill", 1000, 2000),
+    Gap("livekit_gap_worker_kill", "recall", "worker_kill", 1000, 2000),
+    Gap("livekit_gap_freeze", "recall", "freeze", 2500),
+    Gap("livekit_gap_sigterm", "recall", "sigterm", 300),
+    Gap("livekit_gap_standby_job_kill", "following", "job_kill", 200),
+    Gap("livekit_gap_standby_worker_kill", "following", "worker_kill", 200),
+    Gap("livekit_gap_joined_job_kill", "joined", "job_kill", 200),
+    Gap("livekit_gap_joined_worker_kill", "joined", "worker_kill", 200),
+    Gap("livekit_gap_http_job_kill", "http", "job_kill", 1300),
+    Gap("livekit_gap_http_standby_job_kill", "http_following", "job_kill", 600),
+)
+
+HOUSES: dict[House, list[Way]] = {"livekit": ["job_kill"]}
+for gap in GAPS:
+    HOUSES.setdefault(gap.house, []).append(gap.way)
+
+
+@benchmark("livekit_gap_alone", *(name for gap in GAPS for name in (gap.name, gap.name + WORST)))
+def livekit_gaps(scale: Scale) -> Iterable[Row]:
+    """The floor is LiveKit alone, killed and dispatched again at once by whoever measures."""
+    _need_server()
+    gaps: dict[tuple[House, Way], list[float]] = defaultdict(list)
+    for _ in range(scale.of(2, 1)):  # in two halves: what drifts, drifts for all
+        for house, ways in HOUSES.items():
+            for way, found in measure_gaps(house, ways, scale.of(5, 1)).items():
+                gaps[house, way] += found
+    floors = gaps["livekit", "job_kill"]
+    silence = measure_silence(scale.of(5, 1))
+    yield Row("livekit_gap_alone", silence, "ms", median(floors), "nobody comes: measured so long")
+    for gap in GAPS:
+        yield from gap.rows(gaps[gap.house, gap.way], floors)
+
+
+@benchmark(*(f"standby_{what}_{kind}" for kind in KINDS for what in ("cpu", "memory")))
+def standby_cost(scale: Scale) -> Iterable[Row]:
+    """The floor is a warm process that waits for a job."""
+    _need_server()
+    for kind in KINDS:
+        waits, rests = measure_standby(kind, scale.of(20, 1))
+        yield Row(f"standby_cpu_{kind}", waits.cpu, "%", max(rests.cpu, 0.01))
+        yield Row(f"standby_memory_{kind}", waits.memory, "MB", rests.memory)
+
+
+def _need_server() -> None:
     if find_server() is None:
         raise Skipped("no livekit-server: `make bench` builds one where Go is at hand")
-    gaps: dict[Way, list[float]] = {way: [] for way in WAYS}
-    for _ in range(2):  # in two halves: what drifts, drifts for all three
-        for way in WAYS:
-            gaps[way] += measure_gap(way, scale.of(5, 1))
-    floor = median(gaps["livekit"])
-    yield Row("real_livekit_gap", median(gaps["recall"]), "ms", floor, "< 700 ms")
-    yield Row("real_livekit_gap_standby", median(gaps["standby"]), "ms", floor, "< 200 ms")

@@ -21,7 +21,7 @@ TOPICS = (
 )
 """The modules of this package that measure something, in the order of the table."""
 
-Unit = Literal["ms", "per s", "MB"]
+Unit = Literal["ms", "per s", "MB", "%"]
 
 
 class Skipped(Exception):

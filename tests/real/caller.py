@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -11,6 +11,8 @@ from typing import Any, Self, TypeVar
 from livekit import rtc
 
 from recall_livekit.testing.voices import FRAME_MS, SAMPLE_RATE, Ear, Sound, WordEar, tones
+
+from .dialogue import bare, in_order
 
 CONNECT_S = 10.0
 TRANSCRIPTION = "lk.transcription"
@@ -48,11 +50,16 @@ class Timeline:
         self._heard.append(heard)
 
     def audible(
-        self, identity: str | None = None, *, after: float = 0.0, before: float = float("inf")
+        self,
+        identity: str | None = None,
+        *,
+        besides: Collection[str] = (),
+        after: float = 0.0,
+        before: float = float("inf"),
     ) -> Iterator[Heard]:
-        """The audible frames of one agent, or of all, in a span of time."""
+        """The audible frames of one agent, or of all but some, in a span of time."""
         for heard in self._heard:
-            mine = identity is None or heard.identity == identity
+            mine = identity in (None, heard.identity) and heard.identity not in besides
             if mine and heard.sound.audible and after <= heard.at < before:
                 yield heard
 
@@ -61,9 +68,9 @@ class Timeline:
         heard = self.audible(after=after, before=before)
         return list(dict.fromkeys(one.identity for one in heard))
 
-    def gap(self, old: str, new: str) -> float:
+    def gap(self, old: str, new: str, *, before: float = float("inf")) -> float:
         """Seconds of silence between two voices; negative if they overlap."""
-        last = max(heard.at for heard in self.audible(old))
+        last = max(heard.at for heard in self.audible(old, before=before))
         return min(heard.at for heard in self.audible(new)) - (last + _FRAME_S)
 
     def words(self, vocabulary: Iterable[str], identity: str, *, after: float = 0.0) -> list[str]:
@@ -81,16 +88,20 @@ class Timeline:
 
 
 class Caller:
-    """`async with Caller(url, token) as caller`: in the room, with an open microphone."""
+    """`async with Caller(url, token) as caller`: in the room, with an open microphone.
 
-    def __init__(self, url: str, token: str) -> None:
+    A `silent` one is there, and reads what is transcribed: it neither speaks nor listens.
+    """
+
+    def __init__(self, url: str, token: str, *, silent: bool = False) -> None:
         self.timeline = Timeline()
         self.lines: list[Line] = []
-        self._url, self._token = url, token
+        self._url, self._token, self._silent = url, token, silent
         self._room = rtc.Room()
         self._microphone = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=200)
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ears: dict[str, asyncio.Task[None]] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -120,30 +131,48 @@ class Caller:
                 await self._news.wait()
         return found
 
-    async def hears(self, identity: str | None = None, *, after: float, within: float) -> Heard:
-        """The first sound of this agent, or of any, from the time `after` on."""
+    async def hears(
+        self,
+        identity: str | None = None,
+        *,
+        besides: Collection[str] = (),
+        after: float,
+        within: float,
+    ) -> Heard:
+        """The first sound of this agent, or of any but some, from the time `after` on."""
         sounds = self.timeline.audible
-        return await self.until(lambda: next(sounds(identity, after=after), None), within=within)
+        return await self.until(
+            lambda: next(sounds(identity, besides=besides, after=after), None), within=within
+        )
 
     async def hears_words(
         self, text: str, identity: str, *, after: float = 0.0, within: float
     ) -> None:
         """Returns when this agent was heard to say all of these words, in this order."""
-        wanted = text.split()
+        wanted = bare(text)
         heard = self.timeline.words
         await self.until(
-            lambda: _contains(heard(set(wanted), identity, after=after), wanted), within=within
+            lambda: in_order(heard(set(wanted), identity, after=after), wanted), within=within
         )
 
     def read(self, identity: str) -> str:
-        """What this agent's transcription says so far."""
-        return " ".join(line.text.strip() for line in self.lines if line.identity == identity)
+        """What this agent's transcription says so far, as bare words."""
+        mine = (line.text for line in self.lines if line.identity == identity)
+        return " ".join(word for text in mine for word in bare(text))
+
+    async def reads(self, text: str, identity: str, *, times: int = 1, within: float) -> None:
+        """Returns when this agent's transcription has these words in a row, so many times."""
+        wanted = " ".join(bare(text))
+        await self.until(lambda: self.read(identity).count(wanted) >= times, within=within)
 
     async def _join(self) -> None:
         self._room.on("track_subscribed", self._subscribed)
+        self._room.on("track_unsubscribed", self._unsubscribed)
         self._room.register_text_stream_handler(TRANSCRIPTION, self._transcribed)
         async with asyncio.timeout(CONNECT_S):
             await self._room.connect(self._url, self._token)
+            if self._silent:
+                return
             track = rtc.LocalAudioTrack.create_audio_track("microphone", self._microphone)
             source = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
             await self._room.local_participant.publish_track(track, source)
@@ -151,8 +180,13 @@ class Caller:
     def _subscribed(
         self, track: rtc.Track, _: rtc.RemoteTrackPublication, speaker: rtc.RemoteParticipant
     ) -> None:
-        if isinstance(track, rtc.RemoteAudioTrack):
-            self._start(self._listen(track, speaker.identity))
+        if isinstance(track, rtc.RemoteAudioTrack) and not self._silent:
+            self._ears[track.sid] = self._start(self._listen(track, speaker.identity))
+
+    def _unsubscribed(self, track: rtc.Track, *_: object) -> None:
+        """The next agent's voice may come over the very same wire: this is not the old one's."""
+        if (ear := self._ears.pop(track.sid, None)) is not None:
+            ear.cancel()
 
     async def _listen(self, track: rtc.RemoteAudioTrack, identity: str) -> None:
         ear = Ear()
@@ -175,17 +209,12 @@ class Caller:
                 line.text += text
                 self._news.set()
 
-    def _start(self, listening: Coroutine[Any, Any, None]) -> None:
+    def _start(self, listening: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(listening)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _stop_listening(self) -> None:
         for task in self._tasks:
             task.cancel()
-
-
-def _contains(heard: list[str], wanted: list[str]) -> bool:
-    """Whether the wanted words occur in this order; others may lie between them."""
-    rest = iter(heard)
-    return all(word in rest for word in wanted)

@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from typing import Self
@@ -27,6 +28,8 @@ rtc:
   interfaces: {{includes: [lo]}}
   stun_servers: [127.0.0.1:3478]
 keys: {{{key}: {secret}}}
+webhook: {{api_key: {key}, urls: [{webhooks}]}}
+room: {{departure_timeout: 8}}
 logging: {{level: info}}
 """
 
@@ -41,11 +44,12 @@ def find_server() -> str | None:
 class LiveKitServer:
     """`async with LiveKitServer(directory) as server`: it answers inside, and is gone after.
 
-    Its config and its log are written to `directory`.
+    Its config and its log are written to `directory`. It tells `webhooks`, addresses, its news.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, webhooks: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._webhooks = webhooks
         self.key = "testing"
         self.secret = secrets.token_hex(24)
         self.port, self._tcp, self._udp = free_ports(3)
@@ -54,6 +58,12 @@ class LiveKitServer:
     @property
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to know of it."""
+        names = ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET")
+        return dict(zip(names, (self.url, self.key, self.secret), strict=True))
 
     def api(self) -> api.LiveKitAPI:
         """The server's API, to be closed by `async with`."""
@@ -82,7 +92,8 @@ class LiveKitServer:
     def _write_config(self) -> Path:
         path = self.directory / "livekit.yaml"
         ports = {"port": self.port, "tcp": self._tcp, "udp": self._udp}
-        path.write_text(CONFIG.format(key=self.key, secret=self.secret, **ports))
+        webhooks = ", ".join(self._webhooks)
+        path.write_text(CONFIG.format(key=self.key, secret=self.secret, webhooks=webhooks, **ports))
         return path
 
     async def _answers(self) -> bool:

@@ -1,9 +1,9 @@
 """How a call closes on a real livekit-server, and what the records say of it."""
 
-import asyncio
+from __future__ import annotations
+
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,80 +12,70 @@ from recall_livekit import Recall
 from recall_livekit.engine.fold import Fold
 
 from ..conftest import engine_of
-from .crash import begin
 from .leash import eventually
-from .server import find_server
+from .scene import Scene, scene
 from .stage import Stage
+from .workers import Part
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.livekit,
-    pytest.mark.skipif(find_server() is None, reason="no livekit-server binary"),
-]
+pytestmark = pytest.mark.anyio
 
 
-@asynccontextmanager
-async def on_stage(directory: Path) -> AsyncIterator[tuple[Stage, Recall]]:
-    async with (
-        asyncio.timeout(90),
-        Stage(directory, "recall", idle=2) as stage,
-        Recall.open(f"sqlite:///{directory / 'records'}") as recall,
-    ):
-        yield stage, recall
+@pytest.fixture(scope="module")
+async def stage(directory: Path) -> AsyncIterator[Stage]:
+    async with Stage(directory, Part()) as stage:
+        yield stage
+
+
+async def test_the_caller_leaves(stage: Stage) -> None:
+    async with scene(stage, "leaves") as here:
+        await here.begin()
+        await here.hang_up()
+        assert await outcome(here) == "left"
+        await gone(here)
+
+
+async def test_the_room_is_deleted(stage: Stage) -> None:
+    async with scene(stage, "deleted") as here:
+        await here.begin()
+        await stage.close(here.room)
+        assert await outcome(here) == "ended"
+
+
+async def test_the_agent_is_evicted(stage: Stage) -> None:
+    async with scene(stage, "evicted") as here:
+        agent = await here.begin()
+        await stage.evict(here.room, agent.identity)
+        assert await outcome(here) == "handover"
+
+
+async def test_a_job_whose_worker_is_killed_hands_over_and_leaves_the_room(stage: Stage) -> None:
+    async with scene(stage, "orphan") as here:
+        agent = await here.begin()
+        killed = time.monotonic()
+        stage.worker_of(agent).kill()
+        assert await outcome(here, within=2) == "handover"
+        await stage.left(here.room, agent.identity, within=3)
+        print(f"the room is clean {1000 * (time.monotonic() - killed):.0f} ms after the kill")
+        [cut] = (await here.recall.read(here.room)).partials
+        assert cut.text.startswith("Hello, please tell me")
+
+
+async def outcome(here: Scene, *, within: float = 5.0) -> str:
+    async def told() -> str | None:
+        fold = await fold_of(here.recall, here.room)
+        return fold.run.outcome if fold.run else None
+
+    return await eventually(told, within=within)
 
 
 async def fold_of(recall: Recall, room: str) -> Fold:
     return await engine_of(recall)._chain(room).refresh()
 
 
-async def outcome(recall: Recall, room: str, *, within: float = 5.0) -> str:
-    async def told() -> str | None:
-        fold = await fold_of(recall, room)
-        return fold.run.outcome if fold.run else None
-
-    return await eventually(told, within=within)
-
-
-async def test_every_way_to_close_leaves_its_outcome(tmp_path: Path) -> None:
-    async with on_stage(tmp_path) as (stage, recall):
-        async with stage.caller("leaves") as caller:
-            await begin(stage, caller, "leaves")
-        assert await outcome(recall, "leaves") == "left"
-        await gone(stage, "leaves")
-
-        async with stage.caller("deleted") as caller:
-            await begin(stage, caller, "deleted")
-            await stage.close("deleted")
-            assert await outcome(recall, "deleted") == "ended"
-
-        async with stage.caller("evicted") as caller:
-            agent = await begin(stage, caller, "evicted")
-            await stage.evict("evicted", agent.identity)
-            assert await outcome(recall, "evicted") == "handover"
-
-
-async def test_a_job_whose_worker_is_killed_hands_over_and_leaves_the_room(
-    tmp_path: Path,
-) -> None:
-    async with on_stage(tmp_path) as (stage, recall), stage.caller("orphan") as caller:
-        agent = await begin(stage, caller, "orphan")
-        killed = time.monotonic()
-        stage.kill_worker()
-        assert await outcome(recall, "orphan", within=2) == "handover"
-
-        async def left() -> bool:
-            return agent.identity not in await stage.present("orphan")
-
-        await eventually(left, within=3)
-        print(f"the room is clean {1000 * (time.monotonic() - killed):.0f} ms after the kill")
-        [cut] = (await recall.read("orphan")).partials
-        assert cut.text.startswith("hello please tell me")
-
-
-async def gone(stage: Stage, room: str) -> None:
+async def gone(here: Scene) -> None:
     """Return when nobody is in the room: the job was shut down with the caller's leaving."""
 
     async def empty() -> bool:
-        return not await stage.present(room)
+        return not await here.stage.present(here.room)
 
     await eventually(empty, within=5)
