@@ -80,12 +80,15 @@ class Scene:
 
     async def stood_by(self) -> tuple[Job, Job]:
         """An agent, and the standby that waits beside it, which is another worker's."""
-        agent = await self.begin()
-        worker = self.stage.worker_of(agent)
-        with worker.full():
+        await self.stage.dispatch(self.room)
+        agent = await self.stage.job(self.room)
+        with self.stage.worker_of(agent).full():
+            await self.greeted(agent.identity)
             standby = await self.stage.job(self.room, besides=[agent], within=15)
+            if standby.worker == agent.worker:  # LiveKit learned too late that it is full
+                standby.kill()
+                standby = await self.stage.job(self.room, besides=[agent, standby], within=15)
             await self.stage.settled(self.room, standby)
-        assert standby.worker != agent.worker
         return agent, standby
 
     async def lose(

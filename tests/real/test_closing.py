@@ -50,14 +50,14 @@ async def test_the_agent_is_evicted(stage: Stage) -> None:
 
 async def test_a_job_whose_worker_is_killed_hands_over_and_leaves_the_room(stage: Stage) -> None:
     async with scene(stage, "orphan") as here:
-        agent = await here.begin()
+        agent = await here.talking()
         killed = time.monotonic()
         stage.worker_of(agent).kill()
         assert await outcome(here, within=2) == "handover"
         await stage.left(here.room, agent.identity, within=3)
         print(f"the room is clean {1000 * (time.monotonic() - killed):.0f} ms after the kill")
         [cut] = (await here.recall.read(here.room)).partials
-        assert cut.text.startswith("Hello, please tell me")
+        assert cut.text.startswith("Thanks")
 
 
 async def outcome(here: Scene, *, within: float = 5.0) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from .dialogue import NUMBER, STORY, bare
+from .dialogue import NUMBER, STORY, bare, in_order
 from .scene import report, scene
 from .stage import Stage
 from .workers import Part
@@ -32,8 +32,12 @@ async def test_a_worker_that_is_told_to_go_hands_its_call_over(stage: Stage) -> 
         assert successor.worker != agent.worker
         await stage.left(here.room, agent.identity)
         await asyncio.sleep(3)
-        assert_between_sentences(here.caller.read(agent.identity))
-        assert_goes_on(here.caller.read(agent.identity), here.caller.read(loss.successor))
+        turns = await here.recall.turns(here.room)
+        told = next(turn.content for turn in turns if turn.content.startswith("Thanks"))
+        assert_between_sentences(bare(told))
+        heard = here.caller.timeline.words(set(bare(told)), agent.identity)
+        assert in_order(heard, bare(told)), (heard, told)
+        assert_goes_on(bare(told), here.caller.read(loss.successor))
         assert here.caller.timeline.overlap(after=loss.at) == 0
         await here.assert_recorded()
         await here.assert_alone(loss.successor)
@@ -76,17 +80,17 @@ async def test_a_call_that_nobody_takes_is_kept(stage: Stage) -> None:
         await here.assert_alone(heard.identity)
 
 
-def assert_between_sentences(said: str) -> None:
+def assert_between_sentences(said: Sequence[str]) -> None:
     """The last word that was said ends a sentence."""
     ends = {bare(sentence)[-1] for sentence in (*STORY, NUMBER)}
-    assert said.split()[-1] in ends, said
+    assert said[-1] in ends, said
 
 
-def assert_goes_on(said: str, then: str) -> None:
+def assert_goes_on(said: Sequence[str], then: str) -> None:
     """The successor tells the rest: no greeting, no apology, and nothing twice."""
     assert "hello" not in then
     assert "welcome" not in then
     story = [word for sentence in STORY for word in bare(sentence)]
-    told = said.split()[-1]
+    told = said[-1]
     following = story[(story.index(told) + 1) % len(story)] if told in story else story[0]
     assert then.split()[0] == following, (said, then)
