@@ -136,8 +136,9 @@ class Draining:
     async def _tried(self, job: LiveJob) -> bool:
         """Whether there is nothing more to do for this job."""
         pulse = await self._rooms.ask(job.room.name, job.identity, seconds=ASK_SECONDS)
-        if pulse is None:  # not in its room: a standby that waits outside, or one that begins
-            return job.orders.standby is not None and await self._send_away(job)
+        if pulse is None:
+            outside = job.orders.standby is not None and not await self._is_inside(job)
+            return outside and await self._send_away(job)
         if pulse.standby is not None or pulse.state in _WAITING:
             return await self._send_away(job)
         if pulse.state == "":
@@ -145,6 +146,11 @@ class Draining:
         if pulse.state in ("", "closed"):
             return True
         return pulse.state == "holding" and await self._handed_over(job)
+
+    async def _is_inside(self, job: LiveJob) -> bool:
+        """Whether it is in its room: once a standby, it may have the call by now."""
+        members = await self._rooms.members(job.room.name)
+        return any(member.identity == job.identity for member in members)
 
     async def _send_away(self, job: LiveJob) -> bool:
         """A standby of this worker's is no use to anybody."""

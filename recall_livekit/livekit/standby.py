@@ -141,6 +141,8 @@ class Standby:
         except Exception as error:
             logger.exception("the room cannot be looked at")
             self._ended(f"its room cannot be looked at: {error}")
+        if self._why is None:
+            self.where.approach()
         return self._why is None
 
     async def _let_go(self, acts: bool) -> None:

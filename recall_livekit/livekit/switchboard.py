@@ -39,6 +39,8 @@ class Switchboard:
     def pulse(self) -> Pulse:
         """How this agent stands: looked at, never waited for."""
         state = self._call.state
+        if state is CallState.READ_ONLY and self._call.may_speak:
+            return Pulse(state="")  # without the call, by its own choice: it lives and speaks
         waits = state in (CallState.READING, CallState.STANDBY)
         kind = self._orders.standby if waits else None
         return Pulse(state=state.value, epoch=self._call.epoch, standby=kind)

@@ -57,7 +57,11 @@ class Watching:
         Raises:
             InvalidSettings: `serve_rooms` without `agent_name`.
         """
-        if isinstance(choice, dict) and choice.get("serve_rooms") and not choice.get("agent_name"):
+        if (
+            isinstance(choice, dict)
+            and choice.get("serve_rooms")
+            and choice.get("agent_name") is None
+        ):
             raise InvalidSettings("serve_rooms needs agent_name: who is to come to such a room?")
         self._choice = choice
         self._rooms = rooms

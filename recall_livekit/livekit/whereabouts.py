@@ -28,6 +28,8 @@ TOKEN_SECONDS = 50 * 60.0
 LOOK_SECONDS = 10.0
 """How often one that did not join looks whether the room is there."""
 RETRY_SECONDS = 0.5
+BEATEN_SECONDS = 2.0
+"""One that joined to act and does not have the call after so long was not the fastest."""
 RECONNECT_SECONDS = 10.0
 """How long a lost connection to the room may take to come back."""
 ON_BEHALF = "lk.publish_on_behalf"
@@ -48,6 +50,9 @@ class Whereabouts(Protocol):
     async def has_caller(self) -> bool:
         """Whether the room is the one that the job was for, and a caller is in it, now."""
 
+    def approach(self) -> None:
+        """The call is free, and is being taken: lose no time until it is."""
+
     async def act(self) -> None:
         """Become the agent of the call."""
 
@@ -65,10 +70,13 @@ class Outside:
 
     def __init__(self, job: JobContext) -> None:
         """Be asked by LiveKit's own variables, which a worker sets for its jobs."""
+        self._job = job
         self._room = job.job.room.name
         self._sid = job.job.room.sid
         self._rooms: LiveKitRooms | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._joining: asyncio.Task[None] | None = None
+        self._acts = self._said = False
 
     async def begin(self, gone: Gone) -> None:
         """Look for the room from time to time: its end need not be in the records."""
@@ -90,12 +98,35 @@ class Outside:
                 return await self._is_live(self._rooms)
             await asyncio.sleep(RETRY_SECONDS)
 
+    def approach(self) -> None:
+        """Join: the session, whose start does so too, finds it done or under way."""
+        if self._joining is None:
+            self._joining = asyncio.create_task(self._join(), name="recall standby joins")
+            self._joining.add_done_callback(_joined)
+
     async def act(self) -> None:
-        """Let go: the session joins."""
-        await self.end()
+        """Ask no more, and be an agent like any other."""
+        self._acts = True
+        await self._look_no_more()
+        if self._said:
+            await _say(self._job, {STANDBY: "", ON_BEHALF: ""})
 
     async def end(self) -> None:
-        """Ask no more."""
+        """Ask no more, and leave if this was on its way in."""
+        await self._look_no_more()
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.wait([self._joining])
+            await self._job.room.disconnect()
+
+    async def _join(self) -> None:
+        await self._job.connect()
+        await asyncio.sleep(BEATEN_SECONDS)
+        if not self._acts:  # another was faster: this one waits on, in the room
+            self._said = True
+            await _say(self._job, {STANDBY: self.kind, ON_BEHALF: _holder(self._job)})
+
+    async def _look_no_more(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -146,7 +177,7 @@ class Inside:
         self._gone = gone
         self._job.room.on("disconnected", self._left)
         await self._job.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)
-        await self._say({STANDBY: self.kind, ON_BEHALF: self._holder()})
+        await _say(self._job, {STANDBY: self.kind, ON_BEHALF: _holder(self._job)})
         self.ear = CallerEar(self._job.room, self._ear_seconds)
 
     async def has_caller(self) -> bool:
@@ -156,6 +187,9 @@ class Inside:
             await self._reconnected(room)
         return room.isconnected() and any(map(is_caller, room.remote_participants.values()))
 
+    def approach(self) -> None:
+        """It is there already."""
+
     async def act(self) -> None:
         """Be an agent like any other: heard, seen, and subscribed to everybody."""
         room = self._job.room
@@ -164,7 +198,7 @@ class Inside:
         for participant in room.remote_participants.values():
             for publication in participant.track_publications.values():
                 _subscribe(publication, participant)
-        await self._say({STANDBY: "", ON_BEHALF: ""})
+        await _say(self._job, {STANDBY: "", ON_BEHALF: ""})
 
     async def end(self) -> None:
         """Hear nothing more, and leave."""
@@ -185,23 +219,31 @@ class Inside:
             await asyncio.wait_for(changed.wait(), RECONNECT_SECONDS)
         room.off("connection_state_changed", change)
 
-    def _holder(self) -> str:
-        """Return the agent that this one stands by; whatever it is, front ends look past us."""
-        others = self._job.room.remote_participants.values()
-        agents = (one for one in others if one.kind == rtc.ParticipantKind.PARTICIPANT_KIND_AGENT)
-        speaking = (one.identity for one in agents if not one.attributes.get(ON_BEHALF))
-        return next(speaking, "recall")
-
-    async def _say(self, attributes: dict[str, str]) -> None:
-        try:
-            await self._job.room.local_participant.set_attributes(attributes)
-        except Exception as error:
-            logger.warning("a standby's attributes could not be set: %s", error)
-
     def _left(self, reason: object = None) -> None:
         if self._gone is not None:
             self._gone("it is not in the room any more")
 
 
+def _holder(job: JobContext) -> str:
+    """Return the agent that this one stands by; whatever it is, front ends look past us."""
+    others = job.room.remote_participants.values()
+    agents = (one for one in others if one.kind == rtc.ParticipantKind.PARTICIPANT_KIND_AGENT)
+    speaking = (one.identity for one in agents if not one.attributes.get(ON_BEHALF))
+    return next(speaking, "recall")
+
+
+async def _say(job: JobContext, attributes: dict[str, str]) -> None:
+    try:
+        await job.room.local_participant.set_attributes(attributes)
+    except Exception as error:
+        logger.warning("a standby's attributes could not be set: %s", error)
+
+
 def _subscribe(publication: rtc.RemoteTrackPublication, participant: rtc.RemoteParticipant) -> None:
     publication.set_subscribed(True)
+
+
+def _joined(joining: asyncio.Task[None]) -> None:
+    """The session meets the same failure, and says it."""
+    if not joining.cancelled() and (error := joining.exception()) is not None:
+        logger.debug("a standby could not join: %s", error)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import aiohttp
+from google.protobuf.message import DecodeError
 from livekit import api
 from livekit.api.twirp_client import TwirpClient
 from livekit.protocol.models import ParticipantInfo
@@ -225,8 +226,11 @@ class LiveKitRooms:
         request = api.CreateAgentDispatchRequest(
             agent_name=agent_name, room=room.name, metadata=metadata, attributes=attributes
         )
-        async with _reached():
-            return (await self._api.agent_dispatch.create_dispatch(request)).id
+        try:
+            async with _reached():
+                return (await self._api.agent_dispatch.create_dispatch(request)).id
+        except _NotThere as error:
+            raise RoomsUnavailable(f"LiveKit's server has no such room: {error}") from None
 
     async def withdraw(self, room: str, dispatch: str) -> None:
         """End a dispatch and its job, if they are there."""
@@ -295,6 +299,8 @@ async def _reached(seconds: float | None = None) -> AsyncIterator[None]:
         raise _meaning(error) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise RoomsUnavailable(f"LiveKit's server cannot be reached: {error!r}") from error
+    except (DecodeError, AttributeError, ValueError) as error:
+        raise RoomsUnavailable(f"what answered is no LiveKit server: {error!r}") from error
 
 
 def _meaning(error: api.TwirpError) -> Exception:

@@ -116,7 +116,11 @@ class Hands:
             room, plan.agent_name, metadata=plan.metadata, orders=plan.orders
         )
         self._counts.dispatched += 1
-        came = await self._await(in_room)
+        patience = self._settings.join_wait * (1 + min(known.drops, 2))
+        came = await self._await(in_room, patience)
+        if came == "dropped" and await self._is_coming(room, look):
+            came = await self._await(in_room, self._settings.coming_wait)
+        known.drops = known.drops + 1 if came == "dropped" else 0
         if came == "joined":
             known.spend(known.unmet)
             self._count_joined(room, plan, self._clock.monotonic() - began)
@@ -147,20 +151,27 @@ class Hands:
             return "joined" if reading.liveness is Liveness.LIVE else None
 
         await self._leader.confirm()
+        if not any(one.sid == room.sid for one in await self._rooms.rooms([room.name])):
+            return False  # a dispatch would make it again
         dispatch = await self._rooms.dispatch(
             room, plan.agent_name, metadata=plan.metadata, orders=plan.orders
         )
         self._counts.standbys_dispatched += 1
-        if await self._await(stands_by) != "joined":
+        if await self._await(stands_by, self._settings.join_wait) != "joined":
             await self._rooms.withdraw(room.name, dispatch)
             return False
         self._counts.standbys_joined += 1
         logger.info("call %s: an agent stands by", call_key(room.name))
         return True
 
-    async def _await(self, look: Callable[[], Awaitable[Came | None]]) -> Came:
+    async def _is_coming(self, room: Room, look: Look) -> bool:
+        """Whether somebody took the call since it was looked at, and is only slow to join."""
+        reading = await self._recall._transport.read(room.name)
+        return reading.epoch > look.seen.epoch and reading.liveness is Liveness.LIVE
+
+    async def _await(self, look: Callable[[], Awaitable[Came | None]], seconds: float) -> Came:
         """Look until something came of a dispatch; who cannot be asked meanwhile is asked again."""
-        with anyio.move_on_after(self._settings.join_wait):
+        with anyio.move_on_after(seconds):
             while True:
                 await self._clock.sleep(self._settings.join_poll)
                 try:

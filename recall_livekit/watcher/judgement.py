@@ -118,11 +118,11 @@ def judge(seen: Seen, settings: WatcherSettings) -> Decision:
 
 def _about_the_silent(seen: Seen) -> Decision:
     """One silence is enough if the records have lost the holder too; else it takes two."""
+    if seen.settling > 0:
+        return Decision(Act.WAIT, seen.settling)
     certain = seen.doubtful or seen.liveness not in (Liveness.LIVE, Liveness.FREE)
     if certain and seen.silences:
         return Decision(Act.REPLACE)
-    if seen.settling > 0:
-        return Decision(Act.WAIT, seen.settling)
     return Decision(Act.REPLACE if seen.silences > 1 else Act.ASK_AGAIN)
 
 

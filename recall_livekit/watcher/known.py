@@ -44,6 +44,8 @@ class Known:
     """Whether the caller was away since an agent spoke."""
     spent: dict[str, None] = field(default_factory=dict)
     """Dispatches that brought their agent, or never will."""
+    drops: int = 0
+    """How many dispatches in a row brought nobody."""
     unmet: str | None = None
     """The dispatch whose agent has not met the caller yet."""
     ended: tuple[int, bool] | None = None

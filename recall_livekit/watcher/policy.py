@@ -41,8 +41,11 @@ class Policy:
     def is_agent_of(self, member: Member, lease_name: str | None) -> bool:
         """Whether this agent, which did not say so itself, would be the one of the call.
 
-        A room may have other agents, which transcribe or record: they are none of our business.
+        A room may have other agents, which transcribe or record, and avatars, which were not
+        dispatched and have no name: they are none of our business.
         """
+        if member.agent_name is None:
+            return False
         expected = self.agent_name or lease_name
         if not expected or not member.agent_name:
             return True

@@ -43,15 +43,20 @@ class WatcherSettings:
     ask_wait: float = 0.25
     """How long its answer may take, which takes 2 to 15 ms on a local network."""
 
-    ask_again_wait: float = 0.5
-    """The same of the second time, before anything is done to it: it may have been busy."""
+    ask_again_wait: float = 0.75
+    """The same of the second time, before anything is done to it: it may have been busy. Whoever
+    blocks its event loop for both, one second, is taken for frozen."""
 
     settle_wait: float = 2.0
     """An agent that was just seen for the first time may take so long to answer."""
 
     join_wait: float = 1.0
-    """How long after a dispatch its agent may take to join: it is there in 0.4 s, or was dropped
-    in silence. The next dispatch of the same agent name waits for it."""
+    """How long after a dispatch its agent may take to join, or to take the call: it is there in
+    0.4 s, or was dropped in silence. Twice and three times as long at the next tries, for an
+    entrypoint that is slow. The next dispatch of the same agent name waits for it."""
+
+    coming_wait: float = 10.0
+    """How long an agent that took the call before it joined may still take to join."""
 
     join_poll: float = 0.05
     """How often it is looked for meanwhile."""

@@ -178,6 +178,8 @@ class Watcher:
 
     def _watch(self, room: Room, tools: Tools, tasks: TaskGroup) -> None:
         known = self._watches.get(room.name)
+        if is_reserved(room.name):  # whoever may choose names must not reach our own chains
+            return
         if known is not None:
             if known.room.sid != room.sid:
                 known.due()  # it will find that its room is gone, and the new one takes its place

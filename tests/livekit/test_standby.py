@@ -521,3 +521,55 @@ async def test_without_livekits_private_state_there_is_one_warning(
     for _ in range(2):
         echo.end_warm_up(cast("Any", object()))
     assert caplog.text.count("AgentSession(aec_warmup_duration=0)") == 1
+
+
+# --- on its way in --------------------------------------------------------------------------------
+
+
+async def test_one_outside_joins_while_the_call_is_taken(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining takes the longest: nobody waits for the store first."""
+    joined_as: list[CallState] = []
+    with a_desk(monkeypatch, FOLLOWING) as desk:
+        connect = desk.job.connect
+
+        async def connect_now(**options: Any) -> None:
+            joined_as.append(agent.call.state)
+            await connect(**options)
+
+        desk.job.connect = connect_now
+        async with holder(open_recall, desk) as held:
+            agent = Support(open_recall())
+            async with waiting(agent, Line(agent)) as standing:
+                await until(lambda: agent.call.state is CallState.STANDBY)
+                await held.aclose("handover")
+                assert await asyncio.wait_for(standing, 2)
+                assert joined_as == [CallState.STANDBY]
+                assert desk.room.local_participant.said == []
+
+
+async def test_one_that_came_in_and_was_beaten_says_that_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whereabouts, "BEATEN_SECONDS", 0.05)
+    with a_desk(monkeypatch, FOLLOWING) as desk:
+        outside = whereabouts.Outside(desk.job)
+        outside.approach()
+        attributes = desk.room.local_participant.attributes
+        await until(lambda: attributes.get(STANDBY) == "following")
+        outside.approach()  # the call is free once more
+        await outside.act()
+        assert attributes[STANDBY] == ""
+        assert len(desk.connects) == 1
+
+
+async def test_one_on_its_way_in_that_is_not_needed_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with a_desk(monkeypatch, FOLLOWING) as desk:
+        outside = whereabouts.Outside(desk.job)
+        outside.approach()
+        await until(desk.room.isconnected)
+        await outside.end()
+        assert not desk.room.isconnected()

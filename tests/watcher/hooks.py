@@ -39,9 +39,15 @@ def agent_left(identity: str = "agent-1", *, event_id: str = "EV_1", room: str =
 
 
 def signed(
-    body: bytes, *, key: str = KEY, secret: str = SECRET, seconds: float = 300.0, digest: str = ""
+    body: bytes,
+    *,
+    key: str = KEY,
+    secret: str = SECRET,
+    seconds: float = 86_400.0,
+    digest: str = "",
 ) -> str:
-    """The Authorization header that goes with a body."""
+    """The Authorization header that goes with a body. Some are made as the tests are collected,
+    long before they run: they last a day."""
     of_body = base64.b64encode(hashlib.sha256(body).digest()).decode()
     token = api.AccessToken(key, secret).with_ttl(timedelta(seconds=seconds))
     return token.with_sha256(digest or of_body).to_jwt()

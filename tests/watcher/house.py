@@ -57,6 +57,8 @@ class House:
         self.launching = 0
         self.dispatched: list[tuple[str, str, Orders | None, str]] = []
         self.asked: list[str] = []
+        self.joins_after = JOIN
+        """How long an agent takes to join, once it took the call."""
         self.evicted: list[str] = []
         self.withdrawn: list[str] = []
         self.all: list[Agent] = []
@@ -277,7 +279,7 @@ class Agent:
                 return
         else:
             await self._take()
-        await asyncio.sleep(JOIN)
+        await asyncio.sleep(self.house.joins_after)
         self._join()
         self.house.on_join(self)
         await self._serve()

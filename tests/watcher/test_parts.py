@@ -251,7 +251,8 @@ def test_whose_agent_an_unknown_one_is() -> None:
         return Member("a", "agent", 0, agent_name=name)
 
     policy = Policy(agent_name="support", fallback_agent="sorry")
-    assert [policy.is_agent_of(member(name), None) for name in ("support", "sorry", None, "")]
+    assert all(policy.is_agent_of(member(name), None) for name in ("support", "sorry", ""))
+    assert not policy.is_agent_of(member(None), None)  # an avatar, which nobody dispatched
     assert not policy.is_agent_of(member("scribe"), None)
     assert Policy().is_agent_of(member("scribe"), None)
     assert not Policy().is_agent_of(member("scribe"), "support")

@@ -361,3 +361,17 @@ async def test_two_agent_names_do_not_wait_for_each_other() -> None:
             ("one", "sales"),
             ("two", "support"),
         }
+
+
+@virtual
+async def test_an_agent_that_is_slow_to_join_is_waited_for() -> None:
+    """It took the call, so the dispatch was not dropped: it is only on its way."""
+    async with house() as here, watching(here):
+        agent = await here.call("billing")
+        await asyncio.sleep(5)
+        here.joins_after = 4.0
+        agent.kill()
+        await replaced(here, "billing", agent, within=8)
+        await asyncio.sleep(5)
+        assert len(here.dispatched) == 1
+        assert len(here.live("billing")) == 1

@@ -94,7 +94,7 @@ def test_fields_of_a_newer_livekit_are_no_fault() -> None:
 
 def claims(**changed: object) -> str:
     now = datetime.now(UTC)
-    usual = {"iss": KEY, "nbf": now, "exp": now + timedelta(minutes=5), "sha256": "x"}
+    usual = {"iss": KEY, "nbf": now, "exp": now + timedelta(days=1), "sha256": "x"}
     kept = {name: value for name, value in (usual | changed).items() if value is not None}
     return jwt.encode(kept, SECRET, algorithm="HS256")
 
