@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from .doubt import ASK_EVERY, Doubt
+from .engine.liveness import Liveness
 from .engine.requests import Acquire, Grant, Reading
 from .engine.runs import Origin
 from .errors import Erased, Fenced, Held, StoreError
@@ -300,6 +301,7 @@ class LeaseKeeper(Standing):
             else:
                 self._lose_to_another()
             return None
+        self._answered()
         self._take(grant)
         return self._asked + self._settings.lease_ttl
 
@@ -337,12 +339,22 @@ class LeaseKeeper(Standing):
             taken = False
         try:
             if not taken:
-                return await self._renew(deadline=0.0)
+                return await self._take_back()
             self._lose_to_another()
             return None
         finally:
             self._giving = None
             self._tell()
+
+    async def _take_back(self) -> float | None:
+        """Hold the call again. Where the records do not say whether another took it, the room
+        does: this worker is not heard while an agent lives there."""
+        while True:
+            deadline = await self._renew(deadline=0.0)
+            unanswered = deadline == 0.0
+            if not unanswered or not await self.doubt.lives(Liveness.BROKEN):
+                return deadline
+            await self._clock.sleep(self._settings.follow_interval)
 
     async def _released(self, giving: Giving) -> bool:
         with anyio.move_on_after(giving.seconds):

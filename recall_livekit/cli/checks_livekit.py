@@ -12,10 +12,11 @@ from livekit import api
 
 from ..call_ids import RESERVED
 from ..errors import InvalidSettings, RoomsUnavailable
+from ..rooms.address import cloud_host
 from ..rooms.livekit_rooms import LiveKitRooms, Unanswered, Unsupported
 from ..rooms.orders import ALIVE
 from .findings import Finding, fail, ok, warn
-from .livekit_server import check_livekit_url, cloud_host, missing_variables, refuses_key
+from .livekit_server import check_livekit_url, missing_variables, refuses_key
 from .times import lasting
 
 __all__ = ["livekit"]

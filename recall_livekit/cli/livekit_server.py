@@ -8,9 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 from ..errors import InvalidSettings, RoomsUnavailable
 from .texts import public_url
 
-__all__ = ["check_livekit_url", "cloud_host", "missing_variables", "refuses_key"]
+__all__ = ["check_livekit_url", "missing_variables", "refuses_key"]
 
-CLOUD = ".livekit.cloud"
 _SCHEMES = ("ws", "wss", "http", "https")
 _NEEDED = ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET")
 
@@ -37,12 +36,6 @@ def check_livekit_url(url: str) -> str:
             "LIVEKIT_API_KEY and LIVEKIT_API_SECRET"
         )
     return url
-
-
-def cloud_host(url: str) -> str | None:
-    """Return the host if it is LiveKit Cloud's, which starts the job of a dead agent again."""
-    host = urlsplit(url).hostname or ""
-    return host if host.endswith(CLOUD) else None
 
 
 def refuses_key(error: RoomsUnavailable) -> bool:

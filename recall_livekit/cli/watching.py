@@ -17,6 +17,7 @@ from typing import Any
 from ..call_ids import WATCHER_CALL_ID
 from ..client import Recall
 from ..errors import Fenced, InvalidSettings, RoomsUnavailable, StoreUnavailable
+from ..rooms.address import cloud_host
 from ..rooms.livekit_rooms import LiveKitRooms, Room
 from ..rooms.orders import StandbyKind
 from ..server.options import ServeOptions
@@ -26,7 +27,7 @@ from ..watcher.metrics import WatcherMetrics
 from ..watcher.watcher import Watcher
 from ..watcher.webhooks import Webhooks
 from .codes import DONE, Failed
-from .livekit_server import check_livekit_url, cloud_host, missing_variables, refuses_key
+from .livekit_server import check_livekit_url, missing_variables, refuses_key
 from .logs import log_to_stderr
 from .opening import address, described, directory_of
 from .running import finish

@@ -89,7 +89,7 @@ class RecallAgentServer(AgentServer):
             options: As in LiveKit's `AgentServer`.
 
         Raises:
-            InvalidSettings: `serve_rooms` without `agent_name`: nobody knows who is to come.
+            InvalidSettings: Options that a `Watcher` does not take, or not together.
         """
         super().__init__(**options)
         self._recall_drain = drain

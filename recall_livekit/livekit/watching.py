@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
 from ..client import Recall
 from ..errors import InvalidSettings
+from ..rooms.address import cloud_host
 
 if TYPE_CHECKING:
     from ..rooms.livekit_rooms import LiveKitRooms, Room
@@ -21,6 +22,10 @@ logger = logging.getLogger("recall_livekit")
 
 RESTART_SECONDS = 5.0
 """After a watcher that failed, the next one is started so much later."""
+CLOUD = (
+    "%s starts the job of a dead agent again by itself, and a watcher would add a second agent: "
+    "this worker does not watch. Pass it a Watcher of your own if it is to do so all the same"
+)
 STOP_SECONDS = 5.0
 """The longest that is waited for a watcher to end: it gives its lease back."""
 
@@ -55,14 +60,10 @@ class Watching:
         """Start nothing yet. `rooms` names the LiveKit server, for a watcher that is made here.
 
         Raises:
-            InvalidSettings: `serve_rooms` without `agent_name`.
+            InvalidSettings: Options that a `Watcher` does not take, or not together.
         """
-        if (
-            isinstance(choice, dict)
-            and choice.get("serve_rooms")
-            and choice.get("agent_name") is None
-        ):
-            raise InvalidSettings("serve_rooms needs agent_name: who is to come to such a room?")
+        if isinstance(choice, dict):
+            _check(choice)
         self._choice = choice
         self._rooms = rooms
         self._task: asyncio.Task[None] | None = None
@@ -100,15 +101,27 @@ class Watching:
     async def _watch(self, options: WatcherOptions) -> None:
         from ..watcher import Watcher  # only a worker that watches loads it
 
-        given = options.get("recall")
-        recall, rooms = given or Recall.open(), self._rooms()
+        rooms, given = self._rooms(), options.get("recall")
+        recall = given or Recall.open()
         try:
+            if host := cloud_host(rooms.url):
+                logger.error(CLOUD, host)
+                return
             rest = {name: value for name, value in options.items() if name != "recall"}
             await Watcher(recall, rooms=rooms, **rest).run()  # type: ignore[arg-type]
         finally:
             await rooms.aclose()
             if given is None:
                 await recall.aclose()
+
+
+def _check(options: WatcherOptions) -> None:
+    from ..watcher.policy import Policy  # only a worker that watches loads it
+
+    try:
+        Policy(**{name: one for name, one in options.items() if name not in ("recall", "settings")})  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidSettings(f"watcher: {error}; see WatcherOptions") from error
 
 
 async def ended(task: asyncio.Task[None] | None) -> None:

@@ -113,6 +113,7 @@ class LiveKitRooms:
             _given(api_key, "LIVEKIT_API_KEY"),
             _given(api_secret, "LIVEKIT_API_SECRET"),
         )
+        self.url = url
         self._key, self._secret = key, secret
         self._session = aiohttp.ClientSession()
         self._api = api.LiveKitAPI(url, key, secret, session=self._session)

@@ -40,6 +40,8 @@ class Known:
     """The newest epoch of which a sign said that its holder may be gone."""
     alone_since: float | None = None
     free_since: float | None = None
+    arrived: float = 0.0
+    """When the callers came who are here, or were last: the first of them, Unix seconds."""
     left: bool = False
     """Whether the caller was away since an agent spoke."""
     spent: dict[str, None] = field(default_factory=dict)
@@ -104,6 +106,13 @@ class Known:
             self.free_since = now
         free_for = 0.0 if self.free_since is None else now - self.free_since
         return now - self.alone_since, free_for
+
+    def arrive(self, callers: Sequence[Member]) -> bool:
+        """Whether all who call came after all who called before: the page was reloaded, say."""
+        first = min((one.joined_at for one in callers), default=0.0)
+        again = 0.0 < self.arrived < first
+        self.arrived = max(self.arrived, first)
+        return again
 
     def is_excused(self, callers: Sequence[Member]) -> bool:
         """Whether the last agent went because its caller did, who is back."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from ..errors import InvalidSettings
 from ..rooms.orders import StandbyKind
 
 if TYPE_CHECKING:
@@ -20,13 +21,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """See `Watcher`, which has the same names."""
+    """See `Watcher`, which has the same names.
+
+    Raises:
+        InvalidSettings: The fallback is the agent itself; `serve_rooms` without `agent_name`.
+    """
 
     agent_name: str | None = None
     serve_rooms: Callable[[Room], bool] | None = None
     standby: StandbyKind | None = None
     standby_for: Callable[[str], bool] | None = None
     fallback_agent: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what does not go together."""
+        if self.serve_rooms is not None and self.agent_name is None:
+            raise InvalidSettings('serve_rooms: say which agent, agent_name="" if it has no name')
+        if self.fallback_agent is not None and self.fallback_agent in ("", self.agent_name):
+            raise InvalidSettings("fallback_agent must be another agent than the one that died")
 
     def serves(self, room: Room) -> bool:
         """Whether the room must have an agent, whatever the records say."""

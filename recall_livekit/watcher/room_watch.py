@@ -153,6 +153,9 @@ class RoomWatch:
     def _note(self, look: Look, decision: Decision) -> None:
         """Keep in mind what this look says of the agent's life."""
         seen, known = look.seen, self._known
+        if known.arrive(look.callers):
+            self._tries.forgive()
+            self._gave_up = False
         if seen.claim != "none" and not seen.called:
             known.left = True
         if self._dropped_at is not None and seen.epoch > self._dropped_at:

@@ -58,7 +58,7 @@ class Tries:
             self._lives_since = now
             self._drops_pause.reset()
         if now - self._lives_since >= self._settings.lived_well:
-            self._forgive()
+            self.forgive()
 
     def gone(self, now: float, *, excused: bool) -> bool:
         """No agent is there; return whether one was, which has died now.
@@ -70,7 +70,7 @@ class Tries:
         self.lives(now)
         came, self._lives_since = self._lives_since, None
         if excused:
-            self._forgive()
+            self.forgive()
         else:
             self._died(came)
         return True
@@ -108,6 +108,7 @@ class Tries:
         elif self.deaths > 1:
             self._deaths_pause.failed(came)
 
-    def _forgive(self) -> None:
+    def forgive(self) -> None:
+        """Count anew: what killed them is over, or gone with the caller."""
         self.deaths = 0
         self._deaths_pause.reset()

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from ..call_ids import WATCHER_CALL_ID, is_reserved
 from ..client import Recall
 from ..engine.news import CallEvent
-from ..errors import InvalidSettings, RoomsUnavailable, StoreError
+from ..errors import RoomsUnavailable, StoreError
 from ..rooms.orders import StandbyKind
 from ..rooms.protocol import Rooms
 from ..stores.keys import call_key
@@ -80,12 +80,8 @@ class Watcher:
             webhooks: Verifies LiveKit's webhooks; default by the key of the environment.
 
         Raises:
-            InvalidSettings: The fallback is the agent itself; `serve_rooms` without `agent_name`.
+            InvalidSettings: See `Policy`.
         """
-        if serve_rooms is not None and agent_name is None:
-            raise InvalidSettings('serve_rooms: say which agent, agent_name="" if it has no name')
-        if fallback_agent is not None and fallback_agent in ("", agent_name):
-            raise InvalidSettings("fallback_agent must be another agent than the one that died")
         self.settings = settings or WatcherSettings()
         self.counts = Counts()
         self._recall = recall

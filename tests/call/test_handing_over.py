@@ -169,6 +169,48 @@ async def test_a_release_whose_outcome_is_unknown_leaves_it_the_call(
     await call.aclose()
 
 
+async def test_while_the_records_are_away_the_room_says_whether_it_was_taken(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release was done and a successor speaks; then nobody can read that it has the call."""
+    recall, gone = open_recall(), False
+    transport = transport_of(recall)
+    release, read, acquire = transport.release, transport.read, transport.acquire
+
+    async def released(*request: Any) -> None:
+        nonlocal gone
+        await release(*request)
+        gone = True
+
+    def away(ask: Any) -> Any:
+        async def asked(*request: Any) -> Any:
+            if gone:
+                raise StoreUnavailable("away")
+            return await ask(*request)
+
+        return asked
+
+    async def somebody_lives() -> bool:
+        return True
+
+    call = recall.resume(CALL)
+    call.ask_first(somebody_lives)
+    await held(call)
+    second = await waiting(open_recall().resume(CALL))
+    for name, ask in (("release", released), ("read", away(read)), ("acquire", away(acquire))):
+        monkeypatch.setattr(transport, name, ask)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call.hand_over, 0.2)
+        assert await second.holding(2)
+        for _ in range(20):
+            assert not call.may_speak, "two agents talk to one caller"
+            await anyio.sleep(0.05)
+        gone = False
+        await until(lambda: call.lost == "handed over")
+    await second.aclose()
+    await call.aclose()
+
+
 # --- frozen -------------------------------------------------------------------------------------
 
 

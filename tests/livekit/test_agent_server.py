@@ -490,3 +490,25 @@ async def test_a_worker_without_a_key_to_livekit_waits(
         with pytest.raises(TimeoutError):
             await server.drain(timeout=0.3)  # type: ignore[arg-type]
     assert "waited for, not handed over" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{"stanby": "joined"}, {"fallback_agent": ""}])
+async def test_options_that_no_watcher_takes_are_refused_at_once(options: Any) -> None:
+    with pytest.raises(InvalidSettings):
+        new_server(watcher=options)
+
+
+async def test_on_livekit_cloud_it_does_not_watch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cloud brings dead agents back by itself: a watcher would bring a second one."""
+    monkeypatch.setenv("RECALL_URL", f"sqlite:///{tmp_path / 'records'}")
+    monkeypatch.setenv("LIVEKIT_URL", "wss://mine.livekit.cloud")
+    for name in ("LIVEKIT_API_KEY", "LIVEKIT_API_SECRET"):
+        monkeypatch.setenv(name, "a" * 32)
+    monkeypatch.setattr("recall_livekit.watcher.Watcher", Made)
+    Made.made = []
+    async with running(new_server(watcher=True)):
+        await anyio.sleep(0.1)
+    assert Made.made == []
+    assert "does not watch" in caplog.text

@@ -132,6 +132,24 @@ async def test_the_next_watcher_knows_how_many_died() -> None:
             await one.stop()
 
 
+@virtual
+async def test_a_caller_who_comes_back_to_a_call_that_was_given_up_is_served() -> None:
+    async with house() as here, watching(here) as watch:
+        came = await deadly(here, "billing")
+        await asyncio.sleep(120)
+        assert watch.counts.given_up == 1
+        tried = len(came)
+        here.on_join = lambda agent: None
+        here.hangs_up("billing")
+        await asyncio.sleep(5)
+        here.calls("billing")
+        await here.agent("billing", within=5)
+        await asyncio.sleep(120)
+        assert len(here.speaking("billing")) == 1
+        assert len(came) == tried
+        assert watch.counts.given_up == 1
+
+
 async def is_true(value: bool) -> bool:
     return value
 

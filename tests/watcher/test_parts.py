@@ -240,7 +240,7 @@ def test_a_fault_of_the_application_is_a_no(caplog: pytest.LogCaptureFixture) ->
     def broken(_: object) -> bool:
         raise RuntimeError("a bug")
 
-    policy = Policy(serve_rooms=broken, standby="joined", standby_for=broken)
+    policy = Policy(agent_name="support", serve_rooms=broken, standby="joined", standby_for=broken)
     assert not policy.serves(Room("billing", "RM_1", 0))
     assert not policy.wants_standby("billing")
     assert caplog.text.count("failed: taken as no") == 2
