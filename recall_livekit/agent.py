@@ -15,7 +15,6 @@ from livekit.agents.voice.turn import TurnHandlingOptions
 
 from .call import Call
 from .client import Recall
-from .keeper import IfHeld, IfLeaseLost
 from .livekit.first_words import ResumeAudio, decoded
 from .livekit.handover import what_is_due
 from .livekit.place import Place
@@ -26,6 +25,7 @@ from .livekit.userdata import UserdataKeeper
 from .models import Briefing
 from .redaction import Redact
 from .remote.address import is_remote
+from .standing import IfHeld, IfLeaseLost
 
 __all__ = ["AgentOptions", "RecallAgent"]
 
@@ -165,8 +165,8 @@ class RecallAgent(Agent):
     async def stand_by(self, session: AgentSession[Any]) -> bool:
         """Wait until this worker is to speak; True if the session is to be started, now.
 
-        Write it in front of the start; an agent that was not dispatched as a standby does not
-        wait::
+        Write it in front of the start; an agent that was not dispatched as a standby waits for the
+        read of its call alone, at most `seed_wait`, which its first reply then does not::
 
             if await agent.stand_by(session):
                 await session.start(agent, room=ctx.room)

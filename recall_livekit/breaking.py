@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from .engine.requests import Acquire
-from .engine.runs import Origin
 from .errors import Erased, Fenced, Held
 from .transport import Transport
 
@@ -22,18 +21,19 @@ def breaker_of(epoch: int) -> str:
 
 
 async def break_lease(
-    transport: Transport, call_id: str, epoch: int, room_sid: str | None = None
+    transport: Transport, call_id: str, epoch: int, read_position: int | None = None
 ) -> bool:
-    """See `Recall.break_lease`."""
-    reading = await transport.read(call_id)
+    """See `Recall.break_lease`. `read_position` is where the read ended that told of this epoch,
+    which spares another one."""
+    if read_position is None:
+        read_position = (await transport.read(call_id)).position
     writer = breaker_of(epoch)
     request = Acquire(
         writer=writer,
         attempt=writer,
         ttl=BREAKER_TTL,
-        origin=Origin(room_sid=room_sid),
         steal_epoch=epoch,
-        read_position=reading.position,
+        read_position=read_position,
     )
     try:
         grant = await transport.acquire(call_id, request)

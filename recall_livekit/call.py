@@ -26,7 +26,7 @@ from .errors import (
     RecallError,
     StoreUnavailable,
 )
-from .keeper import CallState, IfHeld, IfLeaseLost, LeaseKeeper
+from .keeper import LeaseKeeper
 from .models import (
     Briefing,
     Outcome,
@@ -39,6 +39,7 @@ from .sender import Sender
 from .settings import Settings
 from .spool.spool import Spool
 from .spool.spooler import Spooler
+from .standing import CallState, IfHeld, IfLeaseLost
 from .transport import Transport
 
 __all__ = ["Call", "CallState"]
@@ -224,14 +225,12 @@ class Call(Recording):
     async def holding(self, seconds: float = math.inf) -> bool:
         """Wait until this worker holds the call; False if it does not after `seconds`."""
         with anyio.move_on_after(seconds):
-            while self.state not in (CallState.HOLDING, CallState.CLOSED) and not self._hopeless:
+            while (
+                self.state not in (CallState.HOLDING, CallState.CLOSED)
+                and not self._keeper.is_final
+            ):
                 await self._keeper.wait_change()
         return self.state is CallState.HOLDING
-
-    @property
-    def _hopeless(self) -> bool:
-        """Whether this worker will never hold the call again."""
-        return self.lost in ("erased", "over", "handed over")
 
     async def _wait_until_not(self, seconds: float, *states: CallState) -> bool:
         with anyio.move_on_after(seconds):
@@ -263,7 +262,7 @@ class Call(Recording):
 
     def abandon(self) -> None:
         """Once it is lost, or now that it is: never take this call again on this worker."""
-        self._keeper.abandoned = True
+        self._keeper.abandon()
 
     async def hand_over(self, seconds: float = 1.0) -> bool:
         """Give the call to a worker that waits for it: write everything, release, and return

@@ -16,7 +16,6 @@ from .engine.entries import Entry
 from .engine.listing import CallSummary
 from .engine.runs import SameCall
 from .engine.tokens import Estimator, TiktokenCounter, TokenCounter
-from .keeper import IfHeld, IfLeaseLost
 from .models import Briefing, Turn
 from .redaction import Redact
 from .remote.address import is_remote
@@ -24,6 +23,7 @@ from .seams import Clock, SystemClock
 from .settings import Settings
 from .spool.place import server_place, spool_directory
 from .spool.spool import Spool
+from .standing import IfHeld, IfLeaseLost
 from .stores.base import Store
 from .stores.opening import open_store
 from .transport import Transport
@@ -204,18 +204,18 @@ class Recall:
         """
         return await self._transport.entries(call_id, start, limit)
 
-    async def break_lease(self, call_id: str, epoch: int, *, room_sid: str | None = None) -> bool:
+    async def break_lease(self, call_id: str, epoch: int) -> bool:
         """Take the call from a holder that was found frozen, so that it is free at once: for a
         watcher that asked the holder itself. Whoever waits takes it and goes on in the same run.
 
         Only the lease of this `epoch` is broken: False if another is in force by now, or none.
-        `room_sid` is the room's, if known. To repeat it after an error is safe, for anybody.
+        To repeat it after an error is safe, for anybody.
 
         Raises:
             InvalidCallId.
             StoreError: It may be done or not; repeat it.
         """
-        return await break_lease(self._transport, check_call_id(call_id), epoch, room_sid)
+        return await break_lease(self._transport, check_call_id(call_id), epoch)
 
     async def erase(self, call_id: str) -> None:
         """Erase all content of a call for ever, its standby's too; done when it returns.

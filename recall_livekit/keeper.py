@@ -18,7 +18,7 @@ from .settings import Settings
 from .standing import CallState, Giving, IfHeld, IfLeaseLost, Standing
 from .transport import Transport
 
-__all__ = ["CallState", "IfHeld", "IfLeaseLost", "LeaseKeeper"]
+__all__ = ["LeaseKeeper"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -80,7 +80,6 @@ class LeaseKeeper(Standing):
         Raises:
             Held: A live holder has it and `if_held="leave"`.
         """
-        self.doubt.begin()  # the answer may be needed as soon as the read's
         try:
             await self._keep()
         finally:
@@ -104,11 +103,16 @@ class LeaseKeeper(Standing):
                 await self._clock.sleep(self._settings.retry_first)  # never in a tight circle
             else:
                 await self._hold(grant)
-            if self._is_final:
+            if self.is_final:
                 return
             reading = await self.read()
             if self.lost and await self._is_over():
                 return
+
+    def abandon(self) -> None:
+        """Never take the call again."""
+        self.abandoned = True
+        self._tell()
 
     async def leave(self) -> None:
         """Give the signs of life back: waiters are woken."""
@@ -129,9 +133,9 @@ class LeaseKeeper(Standing):
         return reading
 
     @property
-    def _is_final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the call was lost, and this worker is not to have it again."""
-        if self.lost in ("erased", "handed over"):
+        if self.lost in ("erased", "over", "handed over"):
             return True
         return self.lost is not None and (self.abandoned or self.if_lease_lost != "standby")
 
@@ -349,6 +353,7 @@ class LeaseKeeper(Standing):
     async def _take_back(self) -> float | None:
         """Hold the call again. Where the records do not say whether another took it, the room
         does: this worker is not heard while an agent lives there."""
+        self.doubt.forget()  # what was said before there was a doubt answers none
         while True:
             deadline = await self._renew(deadline=0.0)
             unanswered = deadline == 0.0

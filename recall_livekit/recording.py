@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from .checks import checked_record, storable_text
 from .errors import Closed, ReadOnly
-from .keeper import CallState, LeaseKeeper
+from .keeper import LeaseKeeper
 from .models import (
     Action,
     ActionClass,
@@ -26,6 +26,7 @@ from .models import (
 from .outbox import Outbox
 from .seams import Clock
 from .sender import Sender
+from .standing import CallState
 
 __all__ = ["Recording"]
 

@@ -11,12 +11,13 @@ import anyio
 from .engine.requests import Ack
 from .engine.together import first_of
 from .errors import Erased, Fenced, InvalidInput, RecallError, StoreError, UnknownRun
-from .keeper import CallState, LeaseKeeper
+from .keeper import LeaseKeeper
 from .models import Dropped, Partial, Record
 from .outbox import Outbox, Unit
 from .redaction import Redactor
 from .seams import Clock
 from .settings import Settings
+from .standing import CallState
 from .transport import Transport
 
 __all__ = ["Sender"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from .engine.entries import Entry
@@ -36,9 +36,13 @@ class Transport(Protocol):
     async def erase(self, call: str) -> None:
         """Erase the call's content for ever."""
 
-    def events(self) -> AsyncIterator[CallEvent] | None:
+    def events(self) -> AsyncGenerator[CallEvent, None] | None:
         """Return what happens to the calls of the namespace, as it happens, until it is closed or
-        the transport is; None where nobody tells: then wait for each call. See `CallEvent`."""
+        the transport is; None where nobody tells: then wait for each call. See `CallEvent`.
+
+        It raises nothing: what cannot be heard is tried again, and `missed` then tells of it.
+        Close it (`contextlib.aclosing`) where it is left early.
+        """
 
     async def aclose(self) -> None:
         """Let go of everything."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from recall_livekit.engine.engine import Engine  # noqa: E402
 from recall_livekit.engine.runs import SameCall  # noqa: E402
 from recall_livekit.stores.sqlite import SqliteStore  # noqa: E402
 from recall_livekit.testing.faults import FaultyStore  # noqa: E402
+from recall_livekit.testing.livekit_server import find_livekit_server  # noqa: E402
 
 from .remote.serving import servers  # noqa: E402
 
@@ -32,6 +33,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         both = marked("over_http") and not marked("embedded")
         wires = ["embedded", "http"] if both else ["embedded"]
         metafunc.parametrize("wire", wires, ids=wires if both else [""])
+
+
+@pytest.hookimpl(trylast=True)  # what other hooks mark counts too
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """What is marked `livekit` is skipped on a machine that has no livekit-server."""
+    need_it = [item for item in items if item.get_closest_marker("livekit")]
+    try:
+        if not need_it or find_livekit_server():
+            return
+    except FileNotFoundError as error:
+        raise pytest.UsageError(f"LIVEKIT_SERVER_BIN: {error}") from None
+    for item in need_it:
+        item.add_marker(pytest.mark.skip(reason="no livekit-server binary"))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,6 +14,7 @@ from ..errors import InvalidSettings, RoomsUnavailable
 from ..rooms.address import cloud_host
 from ..rooms.livekit_rooms import LiveKitRooms, Unanswered, Unsupported
 from ..rooms.orders import ALIVE
+from .checks_clock import clock_finding
 from .findings import Finding, fail, ok, warn
 from .livekit_server import check_livekit_url, missing_variables, refuses_key
 from .times import lasting
@@ -44,7 +44,8 @@ async def livekit(variables: Mapping[str, str]) -> AsyncIterator[Finding]:
         await rooms.aclose()
     date = await _date(url)
     if date is not None:
-        yield _clock(date, time.time())
+        harm = "tokens and webhooks are refused"
+        yield clock_finding(date, time.time(), "LiveKit's clock", fail, off=OFF, harm=harm)
 
 
 def _named(variables: Mapping[str, str]) -> Finding:
@@ -104,15 +105,3 @@ async def _date(url: str) -> str | None:
             return answer.headers.get("Date")
     except (TimeoutError, aiohttp.ClientError, OSError):
         return None
-
-
-def _clock(date: str, now: float) -> Finding:
-    try:
-        off = now - parsedate_to_datetime(date).timestamp() - 0.5
-    except ValueError:
-        return warn("LiveKit's clock", "it tells no time", "check what stands in front of it")
-    if abs(off) <= OFF:
-        return ok("LiveKit's clock", f"within {OFF:g} s of this one")
-    way = "ahead of" if off > 0 else "behind"
-    says = f"this one is {lasting(abs(off))} {way} it: tokens and webhooks are refused"
-    return fail("LiveKit's clock", says, "let NTP set the clocks of both")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from email.utils import parsedate_to_datetime
 from importlib import metadata
 from typing import Any
 
@@ -17,10 +16,10 @@ from ..remote.keys import key_source
 from ..seams import SystemClock
 from ..settings import Settings
 from ..wire import EntriesAnswer, RecordsAnswer
+from .checks_clock import clock_finding
 from .findings import Finding, fail, ok, warn
-from .times import lasting
 
-__all__ = ["clock_finding", "server"]
+__all__ = ["server"]
 
 OFF = 2.0
 """Seconds that two clocks may differ: the Date header has no fractions."""
@@ -65,7 +64,8 @@ async def server(url: str) -> AsyncIterator[Finding]:
         yield await _timely(http)
         yield await _ready(http)
         if dates.date is not None:
-            yield clock_finding(dates.date, dates.at)
+            says = "times of records will be wrong"
+            yield clock_finding(dates.date, dates.at, "clock", warn, off=OFF, harm=says)
         yield await _key(http, shown=keys.shows_key)
     finally:
         await http.aclose()
@@ -115,20 +115,6 @@ async def _ready(http: Http) -> Finding:
     except RecallError as error:
         return fail("store", f"the server's store does not answer: {error}", "see the server's log")
     return ok("store", "the server's store answers")
-
-
-def clock_finding(date: str, now: float) -> Finding:
-    """Return how far this clock is from the server's, which its Date header tells."""
-    try:
-        theirs = parsedate_to_datetime(date).timestamp() + 0.5
-    except ValueError:
-        return warn("clock", "the server tells no time", "check what stands in front of it")
-    off = now - theirs
-    if abs(off) <= OFF:
-        return ok("clock", f"within {OFF:g} s of the server's")
-    way = "ahead of" if off > 0 else "behind"
-    says = f"{lasting(abs(off))} {way} the server's: times of records will be wrong"
-    return warn("clock", says, "let NTP set the clocks of both")
 
 
 async def _key(http: Http, *, shown: bool) -> Finding:

@@ -13,8 +13,8 @@ import typer
 
 from ..errors import RecallError
 from .codes import CLOSED_PIPE, DONE, FAILED, INTERRUPTED, Failed, code_of
+from .logs import SafeFormatter
 from .paper import note, tolerate
-from .texts import safe
 
 __all__ = ["finish", "run"]
 
@@ -68,13 +68,7 @@ def _forget_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Safe(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record in one line that a terminal does not act on."""
-        return safe(super().format(record))
-
-
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(_Safe("recall-livekit: %(levelname)s: %(message)s"))
+    handler.setFormatter(SafeFormatter("recall-livekit: %(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -20,7 +20,6 @@ from ..errors import Fenced, InvalidSettings, RoomsUnavailable, StoreUnavailable
 from ..rooms.address import cloud_host
 from ..rooms.livekit_rooms import LiveKitRooms, Room
 from ..rooms.orders import StandbyKind
-from ..server.options import ServeOptions
 from ..server.sockets import listening_socket, url_of
 from ..watcher.endpoint import WEBHOOK_PATH, Endpoint
 from ..watcher.metrics import WatcherMetrics
@@ -177,9 +176,7 @@ async def _listening(asked: Watch, endpoint: Endpoint) -> AsyncIterator[str | No
     if asked.listen is None:
         yield None
         return
-    host, port, unix_path = listen_at(asked.listen)
-    where = ServeOptions(store_url="", host=host, port=port, unix_path=unix_path)
-    with listening_socket(where) as bound:
+    with listening_socket(*listen_at(asked.listen)) as bound:
         async with endpoint.listening(bound):
             yield url_of(bound)
 

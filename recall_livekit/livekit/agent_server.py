@@ -89,8 +89,11 @@ class RecallAgentServer(AgentServer):
             options: As in LiveKit's `AgentServer`.
 
         Raises:
-            InvalidSettings: Options that a `Watcher` does not take, or not together.
+            InvalidSettings: `drain` or `watcher` is none of these, or the watcher's options do not
+                fit together.
         """
+        if drain not in ("handover", "wait"):
+            raise InvalidSettings(f'drain is "handover" or "wait", not {drain!r}')
         super().__init__(**options)
         self._recall_drain = drain
         self._recall_livekit = (
@@ -108,12 +111,14 @@ class RecallAgentServer(AgentServer):
         Raises:
             TimeoutError: `timeout` seconds (default: `drain_timeout`) were not enough.
         """
-        await self._recall_watching.end()  # other workers watch on, and see this one's calls too
+        # other workers watch on, and see this one's calls too
+        ending = asyncio.create_task(self._recall_watching.end(), name="recall watcher ends")
         if self._recall_drain == "handover" and self._recall_handing is None:
             self._recall_handing = asyncio.create_task(self._hand_over(), name="recall draining")
         try:
             await super().drain(timeout)
         finally:
+            await ending
             await ended(self._recall_handing)
 
     async def aclose(self) -> None:

@@ -7,17 +7,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 from livekit.agents.job import RunningJobInfo
 
 from ..errors import RecallError, RoomsUnavailable
-from ..rooms.livekit_rooms import Dispatched, Member, Room, Unanswered, Unsupported
-from ..rooms.orders import HAND_OVER, Orders, Pulse, read_orders
+from ..rooms.livekit_rooms import Room, Unanswered, Unsupported
+from ..rooms.orders import HAND_OVER, Orders, read_orders
+from ..rooms.protocol import Rooms, is_open
 from .handover import BOUND
 
-__all__ = ["Draining", "LiveJob", "Rooms"]
+__all__ = ["Draining", "LiveJob"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -33,36 +33,6 @@ JOBS_SECONDS = 0.2
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
 """Between two tries to hand one call over (seconds); each pause is twice the one before."""
 _SUCCESSOR = Orders(resume=True, standby="joined", handover=True)
-_WAITING = ("standby", "read_only")
-
-
-class Rooms(Protocol):
-    """What is needed of `LiveKitRooms`."""
-
-    async def rooms(self, names: Sequence[str] = ()) -> list[Room]:
-        """Return the rooms of these names that are open."""
-
-    async def members(self, room: str) -> list[Member]:
-        """Return who is in the room."""
-
-    async def dispatches(self, room: str) -> list[Dispatched]:
-        """Return the dispatches that the room had."""
-
-    async def ask(self, room: str, identity: str, *, seconds: float) -> Pulse | None:
-        """Return how this agent stands; None if it does not answer."""
-
-    async def perform(
-        self, room: str, identity: str, method: str, payload: str = "", *, seconds: float
-    ) -> str:
-        """Call a method that a participant registered."""
-
-    async def dispatch(
-        self, room: Room, agent_name: str, *, metadata: str = "", orders: Orders | None = None
-    ) -> str:
-        """Ask for one more agent; return the dispatch's id."""
-
-    async def withdraw(self, room: str, dispatch: str) -> None:
-        """End a dispatch and its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +109,7 @@ class Draining:
         if pulse is None:
             outside = job.orders.standby is not None and not await self._is_inside(job)
             return outside and await self._send_away(job)
-        if pulse.standby is not None or pulse.state in _WAITING:
+        if pulse.waits:
             return await self._send_away(job)
         if pulse.state == "":
             logger.info("job %s is not a RecallAgent's: it is waited for", job.id)
@@ -183,7 +153,7 @@ class Draining:
         """Call one more agent into the room, and return it once it waits there. This worker is
         full, so LiveKit gives it to another."""
         async with self._calling:
-            if not await self._is_open(job.room):
+            if not await is_open(self._rooms, job.room.name, job.room.sid):
                 return None
             before = {member.identity for member in await self._rooms.members(job.room.name)}
             dispatch = await self._rooms.dispatch(
@@ -217,11 +187,6 @@ class Draining:
         except (Unanswered, Unsupported):
             return False
         return answer == "successor"
-
-    async def _is_open(self, room: Room) -> bool:
-        """A dispatch to a room that is gone would make it again."""
-        found = await self._rooms.rooms([room.name])
-        return any(one.sid == room.sid or not room.sid for one in found)
 
     async def _clear_way(self, job: LiveJob) -> None:
         """A standby outside of the room cannot be told, and would be faster now and then."""

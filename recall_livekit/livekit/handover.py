@@ -34,10 +34,14 @@ TAKE_SECONDS = 1.0
 """How long the call is free for a successor to take it."""
 TURN_SECONDS = 1.0
 """The longest that LiveKit may take to make a turn of what was interrupted."""
+ANEW_SECONDS = 3.0
+"""How long a call that nobody took may take to be held again: then a cut reply's rest is said."""
+WRITE_SECONDS = 8.0
+"""Each of `flush_wait`'s default: what waits before and after, the partials, one to spare."""
 LOOK_SECONDS = 0.05
 """How often is looked at what changes without a word."""
-BOUND = 14.0
-"""The longest that an answer takes (seconds), with the writing."""
+BOUND = SENTENCE_SECONDS + WORD_SECONDS + TURN_SECONDS + 2 * TAKE_SECONDS + WRITE_SECONDS
+"""The longest that an answer takes while the records answer (seconds)."""
 
 
 class Handover:
@@ -62,12 +66,15 @@ class Handover:
         """Give the call away; False if nobody took it: then it goes on here."""
         if self._call.state is not CallState.HOLDING:
             return False
+        if not await self._call.flush(self._call.settings.flush_wait):
+            logger.warning("the call is kept: its records cannot be written")
+            return False
         await self._moment()
         if self._observer.tools_running:
             logger.warning("the call is kept: a tool has been running for too long")
             return False
         self._voice.hold()
-        cut = False
+        cut, before = False, self._call.briefing
         try:
             cut = await self._stop()
             taken = await self._call.hand_over(TAKE_SECONDS)
@@ -78,9 +85,20 @@ class Handover:
             logger.info("the call was handed over to another worker")
         else:
             logger.warning("nobody took the call that was to be handed over: it goes on here")
-            if cut:
+            if cut and await self._is_read_anew(before):
                 await self._go_on(self._call.briefing)
         return taken
+
+    async def _is_read_anew(self, before: Briefing) -> bool:
+        """Whether the call is held again: only then the briefing knows what was cut."""
+        try:
+            async with asyncio.timeout(ANEW_SECONDS):
+                while self._call.briefing is before:  # noqa: ASYNC110  nobody is told of it
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            logger.warning("the rest of a reply is not said: the records are out of reach")
+            return False
+        return True
 
     # --- when ---------------------------------------------------------------------------------
 
@@ -122,11 +140,11 @@ class Handover:
             return
         self._observer.cut_here(spoken.text)
 
-    async def _news(self, seconds: float = LOOK_SECONDS) -> None:
-        """Return at the next word of either side, or after `seconds`: states change without."""
+    async def _news(self) -> None:
+        """Return at the next word of either side, or soon: states change without."""
         self._observer.news.clear()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(LOOK_SECONDS):
                 await self._observer.news.wait()
         except TimeoutError:
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 from livekit.agents import (
     AgentSession,
+    AgentStateChangedEvent,
     ConversationItemAddedEvent,
     FunctionToolsExecutedEvent,
     ToolExecutionUpdatedEvent,
@@ -53,6 +54,7 @@ class SessionObserver:
             logger.debug("no transcription output: words under way are not known before the turn")
         session.on("conversation_item_added", self._item_added)
         session.on("user_input_transcribed", self._transcribed)
+        session.on("agent_state_changed", self._agent_state_changed)
         session.on("function_tools_executed", self._tools_executed)
         session.on("tool_execution_updated", self._tool_updated)
 
@@ -65,7 +67,7 @@ class SessionObserver:
 
     def cut_here(self, words: str) -> None:
         """The turn under way is cut after these words: it is recorded so, whatever LiveKit, which
-        adds a word when it has passed, makes of it. None ("") takes that back."""
+        adds a word when it has passed, makes of it. "" takes that back."""
         self._cut = words.strip()
 
     def _item_added(self, event: ConversationItemAddedEvent) -> None:
@@ -105,6 +107,10 @@ class SessionObserver:
         if self._failed % 100 == 0:
             logger.error("a turn was not recorded (%d before it): %s", self._failed, error)
         self._failed += 1
+
+    def _agent_state_changed(self, event: AgentStateChangedEvent) -> None:
+        if event.new_state == "listening":
+            self.spoken.forget_unheard()
 
     def _transcribed(self, event: UserInputTranscribedEvent) -> None:
         """Interim text is whole, not a delta; finals add up until the turn is committed."""

@@ -7,15 +7,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from livekit import rtc
 from livekit.agents import JobContext
 
+from ..rooms.livekit_rooms import LiveKitRooms, Member
 from ..rooms.orders import ALIVE, HAND_OVER, Pulse
-
-if TYPE_CHECKING:
-    from ..rooms.livekit_rooms import LiveKitRooms, Member
 
 __all__ = ["Others", "answer_rpcs"]
 
@@ -124,8 +121,6 @@ class Others:
 
     def _server(self) -> LiveKitRooms:
         if self._rooms is None:
-            from ..rooms.livekit_rooms import LiveKitRooms  # loads a client: only where one asks
-
             self._rooms = LiveKitRooms()
         return self._rooms
 

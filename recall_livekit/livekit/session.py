@@ -138,9 +138,9 @@ class LiveSession:
         if self.session is not None:
             return
         self.session = session
-        self._voice = Voice(self.call, session)
-        self._closing = Closing(session, self.place.job)
         self._observer = SessionObserver(session, self.call, self._userdata)
+        self._voice = Voice(self.call, session)  # in front of it: what is swallowed was not said
+        self._closing = Closing(session, self.place.job)
         session.on("conversation_item_added", self._item_added)
         session.on("close", self._session_closed)
         if self.place.job is not None:
@@ -194,6 +194,8 @@ class LiveSession:
             since = heard_until(self.call.briefing, standby.freed_at)
             self._hearing = HeardAgain(audio, standby.where.ear, since, session)
             session.input.audio = self._hearing
+        elif standby.where.ear is not None:
+            self._spawn(standby.where.ear.aclose())
 
     def _warn_of_session(self) -> None:
         """A standby that did not wait in `stand_by` is one all the same, and the only one."""
@@ -207,7 +209,12 @@ class LiveSession:
         )
         if not orders.handover:
             self._post = Post(self.recall, self.call, self.place)
-            self._post.take(lambda why: self._spawn(self._leave()))
+            self._post.take(self._has_another_standby)
+
+    def _has_another_standby(self, why: str) -> None:
+        if not self._over and self.call.state is not CallState.HOLDING:
+            self._over = True
+            self._spawn(self._leave())
 
     # --- as the call's standing changes ---------------------------------------------------------
 

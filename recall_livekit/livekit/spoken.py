@@ -67,11 +67,16 @@ class SpokenText:
         left = self._word_at + min(high, max(low, TAIL * self._pace)) - time.monotonic()
         return left if left > 0 and ends_sentence(self._text) else None
 
+    def forget_unheard(self) -> None:
+        """The agent listens: what was generated and makes no turn is not part of the next."""
+        self._generated = ""
+        self.times.clear()
+
     def begin_turn(self) -> None:
         """The words so far are in a recorded turn, and so are those that its segment still owes:
         the last ones come after the turn."""
-        self._text = self._generated = ""
-        self.times.clear()
+        self._text = ""
+        self.forget_unheard()
         self._segment_recorded = self._segment_open
 
     def _listen_to_generated(self, head: io.TextOutput) -> None:

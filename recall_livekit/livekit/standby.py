@@ -98,6 +98,8 @@ class Standby:
         """Return once nothing is held any more that waiting took."""
         if self._done is not None:
             await asyncio.wait([self._done])
+        if self.where.ear is not None:
+            await self.where.ear.aclose()
 
     # --- inside -------------------------------------------------------------------------------
 

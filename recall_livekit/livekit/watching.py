@@ -60,10 +60,9 @@ class Watching:
         """Start nothing yet. `rooms` names the LiveKit server, for a watcher that is made here.
 
         Raises:
-            InvalidSettings: Options that a `Watcher` does not take, or not together.
+            InvalidSettings: It is no choice, or its options do not fit together.
         """
-        if isinstance(choice, dict):
-            _check(choice)
+        _check(choice)
         self._choice = choice
         self._rooms = rooms
         self._task: asyncio.Task[None] | None = None
@@ -115,13 +114,17 @@ class Watching:
                 await recall.aclose()
 
 
-def _check(options: WatcherOptions) -> None:
-    from ..watcher.policy import Policy  # only a worker that watches loads it
+def _check(choice: object) -> None:
+    if isinstance(choice, dict):
+        unknown = sorted(set(choice) - set(WatcherOptions.__annotations__))
+        if unknown:
+            known = ", ".join(sorted(WatcherOptions.__annotations__))
+            raise InvalidSettings(f"watcher has no {', '.join(unknown)}; it has {known}")
+        from ..watcher.policy import Policy  # only a worker that watches loads it
 
-    try:
-        Policy(**{name: one for name, one in options.items() if name not in ("recall", "settings")})  # type: ignore[arg-type]
-    except TypeError as error:
-        raise InvalidSettings(f"watcher: {error}; see WatcherOptions") from error
+        Policy(**{name: one for name, one in choice.items() if name not in ("recall", "settings")})
+    elif not (isinstance(choice, bool) or callable(choice) or hasattr(choice, "run")):
+        raise InvalidSettings(f"watcher is True, options, a Watcher or what makes one: {choice!r}")
 
 
 async def ended(task: asyncio.Task[None] | None) -> None:

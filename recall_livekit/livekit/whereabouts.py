@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -14,6 +15,7 @@ from livekit.agents import AutoSubscribe, JobContext
 from ..errors import InvalidSettings, RoomsUnavailable
 from ..rooms.livekit_rooms import LiveKitRooms
 from ..rooms.orders import STANDBY, StandbyKind
+from ..rooms.protocol import is_open
 from .ring import CallerEar, is_caller
 
 __all__ = ["Gone", "Inside", "Outside", "Whereabouts"]
@@ -28,6 +30,8 @@ TOKEN_SECONDS = 50 * 60.0
 LOOK_SECONDS = 10.0
 """How often one that did not join looks whether the room is there."""
 RETRY_SECONDS = 0.5
+PATIENCE_SECONDS = 10.0
+"""How long LiveKit may not answer while the call is free."""
 BEATEN_SECONDS = 2.0
 """One that joined to act and does not have the call after so long was not the fastest."""
 RECONNECT_SECONDS = 10.0
@@ -92,10 +96,19 @@ class Outside:
         self._looking = asyncio.create_task(self._look(gone), name="recall standby looks")
 
     async def has_caller(self) -> bool:
-        """Ask LiveKit, for as long as it does not answer: nobody can be joined meanwhile."""
+        """Ask LiveKit, again and again if it does not answer: nobody can be joined meanwhile.
+
+        Raises:
+            RoomsUnavailable: For `PATIENCE_SECONDS`. A watcher brings another standby.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            with suppress(RoomsUnavailable):
+            try:
                 return await self._is_live(self._rooms)
+            except RoomsUnavailable as error:
+                logger.warning("the call is free, and its room cannot be asked for: %s", error)
+                if time.monotonic() > deadline:
+                    raise
             await asyncio.sleep(RETRY_SECONDS)
 
     def approach(self) -> None:
@@ -138,7 +151,9 @@ class Outside:
         if rooms is None:
             return True
         there, members = await asyncio.gather(
-            self._is_there(rooms), rooms.members(self._room), return_exceptions=True
+            is_open(rooms, self._room, self._sid),
+            rooms.members(self._room),
+            return_exceptions=True,
         )
         for answer in (there, members):
             if isinstance(answer, BaseException):
@@ -146,14 +161,10 @@ class Outside:
         assert not isinstance(members, BaseException)
         return bool(there) and any(member.kind == "caller" for member in members)
 
-    async def _is_there(self, rooms: LiveKitRooms) -> bool:
-        found = await rooms.rooms([self._room])
-        return any(room.sid == self._sid or not self._sid for room in found)
-
     async def _look(self, gone: Gone) -> None:
         while self._rooms is not None:
             with suppress(RoomsUnavailable):
-                if not await self._is_there(self._rooms):
+                if not await is_open(self._rooms, self._room, self._sid):
                     gone("its room is gone")
                     return
             await asyncio.sleep(LOOK_SECONDS)

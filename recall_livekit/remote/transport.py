@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ..engine.liveness import Liveness
 from ..engine.news import CallEvent
@@ -75,12 +75,9 @@ class HttpTransport(HttpOnlooker):
         await self._streams.aclose()
         await self._http.aclose()
 
-    def events(self) -> AsyncIterator[CallEvent]:
+    def events(self) -> AsyncGenerator[CallEvent, None]:
         """Return what happens to the calls of the key's namespace, as it happens: on one stream,
-        opened anew for as long as it takes. It raises nothing, and ends when this is closed.
-
-        Close it (`contextlib.aclosing`) where it is left early. See `CallEvent`.
-        """
+        opened anew for as long as it takes."""
         return listen(self._http, self._clock, self._settings)
 
     async def finish_erasure(self, call: str) -> None:

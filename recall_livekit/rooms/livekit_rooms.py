@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from ..errors import InvalidSettings, RecallError, RoomsUnavailable
 from .orders import ALIVE, ORDERS, STANDBY, Orders, Pulse, read_orders
+from .protocol import Refused
 
 __all__ = [
     "Dispatched",
@@ -31,7 +32,6 @@ __all__ = [
     "Room",
     "Unanswered",
     "Unsupported",
-    "member_of",
 ]
 
 REQUEST_SECONDS = 5.0
@@ -53,6 +53,8 @@ _CUT = "transport failure"
 """What it says of somebody to be asked whose connection is lost: dead or frozen for some 16 s."""
 _COMING = "data channel is not available"
 """What it says of somebody to be asked who has just joined: for 0.1 s nobody can be asked."""
+_IN_TROUBLE = (api.TwirpErrorCode.UNAVAILABLE, api.TwirpErrorCode.UNKNOWN)
+"""It is the server that fails, or what stands in front of it, whatever was asked."""
 _NOBODY = "no response from servers"
 """What the server says of a room, or of somebody to be asked in it, that is gone."""
 
@@ -95,7 +97,8 @@ class Dispatched:
 class LiveKitRooms:
     """A handle on one LiveKit server. Every request is bounded by `REQUEST_SECONDS`.
 
-    Every method raises `RoomsUnavailable` if the server cannot be asked.
+    Every method raises `RoomsUnavailable` if the server cannot be asked, and `Refused`, which is
+    one, if it answers and refuses.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class LiveKitRooms:
                 listed = await self._api.room.list_participants(request)
         except _NotThere:
             return []
-        return [member_of(one) for one in listed.participants]
+        return [_member_of(one) for one in listed.participants]
 
     async def dispatches(self, room: str) -> list[Dispatched]:
         """Return the dispatches that the room had, oldest first: what each agent was told, not
@@ -231,7 +234,7 @@ class LiveKitRooms:
             async with _reached():
                 return (await self._api.agent_dispatch.create_dispatch(request)).id
         except _NotThere as error:
-            raise RoomsUnavailable(f"LiveKit's server has no such room: {error}") from None
+            raise Refused(f"LiveKit's server has no such room: {error}") from None
 
     async def withdraw(self, room: str, dispatch: str) -> None:
         """End a dispatch and its job, if they are there."""
@@ -274,7 +277,7 @@ def _given(value: str | None, variable: str) -> str:
     return found
 
 
-def member_of(info: ParticipantInfo) -> Member:
+def _member_of(info: ParticipantInfo) -> Member:
     """Return what is of use to us of LiveKit's own description."""
     if info.kind in _CALLERS:
         kind: Literal["caller", "agent", "other"] = "caller"
@@ -315,4 +318,5 @@ def _meaning(error: api.TwirpError) -> Exception:
         return _NotThere(error.message)
     if error.status in (401, 403):
         return RoomsUnavailable("LiveKit's server refuses the key and secret: check them")
-    return RoomsUnavailable(f"LiveKit's server refused: {error.code}: {error.message}")
+    kind = RoomsUnavailable if error.code in _IN_TROUBLE else Refused
+    return kind(f"LiveKit's server refused: {error.code}: {error.message}")

@@ -56,6 +56,11 @@ class Pulse(Value):
     epoch: int = 0
     standby: StandbyKind | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether it would take the call if that were free."""
+        return self.standby is not None or self.state in ("standby", "read_only")
+
 
 def read_orders(attributes: Mapping[str, str], metadata: str) -> Orders:
     """Return the orders of a job; none, if there are none that this version understands."""

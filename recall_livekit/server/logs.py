@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
-from types import TracebackType
 from typing import TextIO
 
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
-__all__ = ["log_as_json"]
+from ..withheld import ExcInfo, without_text
 
-_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+__all__ = ["log_as_json"]
 
 
 class _Formatter(JsonFormatter):
-    """Tells of an exception its class and where it happened, but not its text: it may quote
-    what was sent."""
-
-    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802  (logging's own name)
-        kind, _, where = ei
-        frames = "".join(traceback.format_tb(where))
-        return f"{frames}{kind.__name__ if kind else ''}"
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802  (logging's own name)
+        return without_text(ei)
 
 
 def log_as_json(level: str = "INFO", stream: TextIO | None = None) -> None:

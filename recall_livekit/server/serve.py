@@ -88,7 +88,7 @@ async def serve(
     keys = open_keys(options.store_url, namespaces.clock)
     try:
         await _check_keys(options, keys)
-        with listening_socket(options) as bound:
+        with listening_socket(options.host, options.port, options.unix_path) as bound:
             hosts = (*_OWN_NAMES, options.host) if options.unix_path is None else None
             app = create_app(namespaces, keys, loopback=options.loopback, hosts=hosts)
             server: ServerState = app.state.server

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import InvalidSettings
-from .options import ServeOptions
 
 __all__ = ["listening_socket", "raise_open_files", "url_of"]
 
@@ -23,21 +22,24 @@ UNIX_MODE = 0o660
 
 
 @contextmanager
-def listening_socket(options: ServeOptions) -> Iterator[socket.socket]:
-    """Yield the bound socket; close it, and remove its path, at the end.
+def listening_socket(
+    host: str, port: int, unix_path: Path | None = None
+) -> Iterator[socket.socket]:
+    """Yield the bound socket, of the path if there is one; close it, and remove its path, at the
+    end.
 
     Raises:
         InvalidSettings: Nothing can listen there: the address is taken, or not this machine's.
     """
-    where = options.unix_path or f"{options.host}:{options.port}"
+    where = unix_path or f"{host}:{port}"
     try:
-        bound = _unix(options.unix_path) if options.unix_path else _tcp(options.host, options.port)
+        bound = _unix(unix_path) if unix_path else _tcp(host, port)
     except OSError as error:
         raise InvalidSettings(f"cannot listen at {where}: {error.strerror or error}") from error
     with bound:
         yield bound
-    if options.unix_path is not None:
-        options.unix_path.unlink(missing_ok=True)
+    if unix_path is not None:
+        unix_path.unlink(missing_ok=True)
 
 
 def raise_open_files() -> None:

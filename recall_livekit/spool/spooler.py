@@ -9,9 +9,10 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from ..errors import Conflict, OutboxFull, RecallError, StoreUnavailable
-from ..keeper import CallState, LeaseKeeper
+from ..keeper import LeaseKeeper
 from ..models import Outcome
 from ..outbox import Outbox
+from ..standing import CallState
 from .format import Facts, Header, LostTenure, facts_line, header_line, record_line
 from .spool import Spool
 

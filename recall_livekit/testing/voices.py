@@ -7,6 +7,7 @@ were heard: a test, a demo, or `ScriptedSTT` at the other end of a real room.
 import asyncio
 import re
 import zlib
+from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ __all__ = [
     "FRAME_MS",
     "SAMPLE_RATE",
     "Ear",
-    "Pace",
+    "PacedTTS",
     "Reply",
     "ScriptedLLM",
     "ScriptedSTT",
@@ -245,20 +246,25 @@ class _ReplyStream(llm.LLMStream):
 # ---- the voice
 
 
-class ToneTTS(tts.TTS[Any]):
-    """Speaks each word as its tone, at the pace of speech.
+class PacedTTS(tts.TTS[Any]):
+    """A voice that hands its audio over at the pace of speech, and tells when each word is heard.
 
     `lead` seconds of audio run ahead of real time: much more at once blocks the event loop of
-    the session, which analyses the speaking rate of whatever it is handed.
+    the session, which analyses the speaking rate of whatever it is handed (15 ms a second).
     """
 
-    def __init__(
-        self, *, word_ms: int = WORD_MS, lead: float = 0.2, sample_rate: int = SAMPLE_RATE
-    ) -> None:
+    def __init__(self, *, lead: float = 0.2, sample_rate: int = SAMPLE_RATE) -> None:
         timed_words = tts.TTSCapabilities(streaming=True, aligned_transcript=True)
         super().__init__(capabilities=timed_words, sample_rate=sample_rate, num_channels=1)
-        self.word_ms = word_ms
         self.lead = lead
+
+    @abstractmethod
+    def cut(self, text: str) -> tuple[list[str], str]:
+        """The parts of `text` that can be spoken before more of it is known, and the rest."""
+
+    @abstractmethod
+    def speak(self, part: str) -> Iterable[tuple[str, Samples]]:
+        """The words of a part, each with its sound: 16 bit mono samples."""
 
     def synthesize(
         self, text: str, *, conn_options: APIConnectOptions = DEFAULT_API_CONNECT_OPTIONS
@@ -268,32 +274,29 @@ class ToneTTS(tts.TTS[Any]):
     def stream(
         self, *, conn_options: APIConnectOptions = DEFAULT_API_CONNECT_OPTIONS
     ) -> tts.SynthesizeStream:
-        return _ToneStream(self, conn_options)
+        return _PacedStream(self, conn_options)
 
 
-class _ToneStream(tts.SynthesizeStream):
-    def __init__(self, voice: ToneTTS, conn_options: APIConnectOptions) -> None:
+class _PacedStream(tts.SynthesizeStream):
+    def __init__(self, voice: PacedTTS, conn_options: APIConnectOptions) -> None:
         super().__init__(tts=voice, conn_options=conn_options)
         self._voice = voice
 
     async def _run(self, output_emitter: tts.AudioEmitter) -> None:
         self._open(output_emitter)
         pace = Pace(self._voice.lead)
-        async for word in self._words():
+        async for part in self._parts():
             self._mark_started()
-            output_emitter.push_timed_transcript(self._timed(word, pace.pushed))
-            for frame in tones(word, sample_rate=self._voice.sample_rate, word_ms=self._word_ms):
-                await pace.wait(frame.duration)
-                output_emitter.push(bytes(frame.data))
+            for word, samples in self._voice.speak(part):
+                output_emitter.push_timed_transcript(self._timed(word, samples, pace.pushed))
+                for frame in _frames(samples, self._voice.sample_rate):
+                    await pace.wait(frame.duration)
+                    output_emitter.push(bytes(frame.data))
         output_emitter.end_segment()
-
-    @property
-    def _word_ms(self) -> int:
-        return self._voice.word_ms
 
     def _open(self, output_emitter: tts.AudioEmitter) -> None:
         output_emitter.initialize(
-            request_id=utils.shortuuid("tones_"),
+            request_id=utils.shortuuid("speech_"),
             sample_rate=self._voice.sample_rate,
             num_channels=1,
             mime_type="audio/pcm",
@@ -302,18 +305,35 @@ class _ToneStream(tts.SynthesizeStream):
         )
         output_emitter.start_segment(segment_id=utils.shortuuid("segment_"))
 
-    def _timed(self, word: str, start: float) -> TimedString:
-        return TimedString(f"{word} ", start_time=start, end_time=start + self._word_ms / 1000)
+    def _timed(self, word: str, samples: Samples, start: float) -> TimedString:
+        end = start + len(samples) / self._voice.sample_rate
+        return TimedString(f"{word} ", start_time=start, end_time=end)
 
-    async def _words(self) -> AsyncIterator[str]:
+    async def _parts(self) -> AsyncIterator[str]:
         rest = ""
         async for text in self._input_ch:
-            rest += text if isinstance(text, str) else " "
-            *words, rest = re.split(r"\s+", rest)
-            for word in filter(None, words):
-                yield word
-        if rest:
-            yield rest
+            parts, rest = self._voice.cut(rest + (text if isinstance(text, str) else " "))
+            for part in parts:
+                yield part
+        if rest.strip():
+            yield rest.strip()
+
+
+class ToneTTS(PacedTTS):
+    """Speaks each word as its tone, `word_ms` long with a short pause at its end."""
+
+    def __init__(
+        self, *, word_ms: int = WORD_MS, lead: float = 0.2, sample_rate: int = SAMPLE_RATE
+    ) -> None:
+        super().__init__(lead=lead, sample_rate=sample_rate)
+        self.word_ms = word_ms
+
+    def cut(self, text: str) -> tuple[list[str], str]:
+        *words, rest = re.split(r"\s+", text)
+        return [word for word in words if word], rest
+
+    def speak(self, part: str) -> Iterable[tuple[str, Samples]]:
+        return [(part, _word(tone_of(part), self.sample_rate, self.word_ms))]
 
 
 class Pace:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from ..breaking import break_lease
 from ..call_ids import standby_call_id
 from ..client import Recall
 from ..engine.liveness import Liveness
-from ..errors import RoomsUnavailable
-from ..rooms.protocol import Rooms
+from ..errors import RoomsUnavailable, StoreError
+from ..rooms.protocol import Rooms, is_open
 from ..seams import Clock
 from ..stores.keys import call_key
 from .counts import Counts
@@ -70,7 +71,10 @@ class Hands:
         for who in seen.silent:
             known.bury(who, zombie=True)
             await self._evict(room, who, "it does not answer")
-        if seen.held and await self._recall.break_lease(room.name, seen.epoch, room_sid=room.sid):
+        read_position = look.reading.position
+        if seen.held and await break_lease(
+            self._recall._transport, room.name, seen.epoch, read_position
+        ):
             self._counts.leases_broken += 1
             logger.warning("call %s: the lease of epoch %d is broken", key, seen.epoch)
 
@@ -151,8 +155,8 @@ class Hands:
             return "joined" if reading.liveness is Liveness.LIVE else None
 
         await self._leader.confirm()
-        if not any(one.sid == room.sid for one in await self._rooms.rooms([room.name])):
-            return False  # a dispatch would make it again
+        if not await is_open(self._rooms, room.name, room.sid):
+            return False
         dispatch = await self._rooms.dispatch(
             room, plan.agent_name, metadata=plan.metadata, orders=plan.orders
         )
@@ -176,7 +180,7 @@ class Hands:
                 await self._clock.sleep(self._settings.join_poll)
                 try:
                     came = await look()
-                except RoomsUnavailable:
+                except (RoomsUnavailable, StoreError):
                     continue
                 if came is not None:
                     return came

@@ -19,8 +19,6 @@ Standing = Literal["speaks", "waits", "idle", "silent"]
 """What an agent is to its caller: the one who speaks or is about to; one who would take the call
 if it were free; one who lives and does neither; one who did not answer."""
 
-_WAITING = ("standby", "read_only")
-
 
 class Act(Enum):
     """What is to be done about a room."""
@@ -79,9 +77,9 @@ class Seen:
     """Whether a standby would take the call."""
     lacks_standby: bool = False
     alone_for: float = 0.0
-    """How long the caller has been without a live agent."""
+    """How long the caller has been without a live agent, at this epoch."""
     free_for: float = 0.0
-    """For how long of that anybody could have taken the call."""
+    """For how long anybody could have taken the call meanwhile."""
 
     @property
     def held(self) -> bool:
@@ -93,7 +91,7 @@ def standing_of(pulse: Pulse | None) -> Standing:
     """Return what an agent is that answered so. One that is not ours speaks, if it lives."""
     if pulse is None:
         return "silent"
-    if pulse.standby is not None or pulse.state in _WAITING:
+    if pulse.waits:
         return "waits"
     return "idle" if pulse.state == "closed" else "speaks"
 

@@ -11,7 +11,7 @@ from ..rooms.orders import Pulse
 if TYPE_CHECKING:
     from ..rooms.livekit_rooms import Member
 
-__all__ = ["Known"]
+__all__ = ["Known", "remember"]
 
 REMEMBERED = 64
 """So many agents and dispatches of one room are remembered; later ones push out the first."""
@@ -39,6 +39,8 @@ class Known:
     doubted: int = 0
     """The newest epoch of which a sign said that its holder may be gone."""
     alone_since: float | None = None
+    alone_at: int = 0
+    """The call's epoch then: whoever takes it has its time anew to come into the room."""
     free_since: float | None = None
     arrived: float = 0.0
     """When the callers came who are here, or were last: the first of them, Unix seconds."""
@@ -80,11 +82,11 @@ class Known:
 
     def bury(self, identity: str, *, zombie: bool) -> None:
         """Count it no more. A zombie may wake, a corpse cannot."""
-        _remember(self.zombies if zombie else self.corpses, identity)
+        remember(self.zombies if zombie else self.corpses, identity, REMEMBERED)
 
     def spend(self, dispatch: str) -> None:
         """Expect nobody of this dispatch any more."""
-        _remember(self.spent, dispatch)
+        remember(self.spent, dispatch, REMEMBERED)
 
     def meets(self, agents: Sequence[Member], now: float, today: float) -> None:
         """Remember the agents that are there now, and no other's silences. Who joined before this
@@ -96,10 +98,11 @@ class Known:
         self.first_seen = {who: self.first_seen.get(who, came[who]) for who in there}
         self.silences = {who: count for who, count in self.silences.items() if who in there}
 
-    def alone(self, now: float, *, free: bool) -> tuple[float, float]:
-        """The caller is without an agent: return for how long, and for how long of it the call
-        could be had."""
-        self.alone_since = now if self.alone_since is None else self.alone_since
+    def alone(self, now: float, *, epoch: int, free: bool) -> tuple[float, float]:
+        """The caller is without an agent: return for how long at this epoch, and for how long of
+        it all the call could be had."""
+        if self.alone_since is None or self.alone_at != epoch:
+            self.alone_since, self.alone_at = now, epoch
         if not free:
             self.free_since = None
         elif self.free_since is None:
@@ -125,7 +128,10 @@ class Known:
         self.alone_since = self.free_since = None
 
 
-def _remember(those: dict[str, None], one: str) -> None:
+def remember(those: dict[str, None], one: str, most: int) -> bool:
+    """Add one, which pushes out the first of more than `most`; return whether it was there."""
+    known = one in those
     those[one] = None
-    if len(those) > REMEMBERED:
+    if len(those) > most:
         del those[next(iter(those))]
+    return known

@@ -14,7 +14,7 @@ from ..engine.liveness import Liveness
 from ..engine.requests import Reading
 from ..engine.runs import Origin
 from ..engine.together import both
-from ..rooms.protocol import Rooms
+from ..rooms.protocol import Rooms, is_open
 from ..seams import Clock
 from ..transport import Transport
 from .asking import Asker
@@ -88,10 +88,10 @@ class Looker:
         async with self._at_once:
             self._counts.looks += 1
             (there, members), reading = await both(
-                both(self._rooms.rooms([room.name]), self._rooms.members(room.name)),
+                both(is_open(self._rooms, room.name, room.sid), self._rooms.members(room.name)),
                 self._transport.read(room.name, Origin(room_sid=room.sid)),
             )
-            if not any(one.sid == room.sid for one in there):
+            if not there:
                 return None
             reading = await self._of_this_caller(room, members, reading)
             seen = await self._seen(room, known, members, reading)
@@ -168,7 +168,8 @@ class Looker:
         if seen.speaking:
             known.served()
             return seen
-        alone_for, free_for = known.alone(self._clock.monotonic(), free=not seen.held)
+        now = self._clock.monotonic()
+        alone_for, free_for = known.alone(now, epoch=seen.epoch, free=not seen.held)
         return replace(seen, alone_for=alone_for, free_for=free_for)
 
     async def _stands_by(self, room: Room) -> bool | None:

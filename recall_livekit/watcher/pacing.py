@@ -40,11 +40,6 @@ class Turns:
         """Whether nobody is being dispatched under this name, and nobody waits for it."""
         return not any((agent_name, standby) in self._queues for standby in (False, True))
 
-    @property
-    def waiting(self) -> int:
-        """How many calls wait for an agent or are being brought one."""
-        return sum(queue.inside for (_, standby), queue in self._queues.items() if not standby)
-
 
 class _Queue:
     def __init__(self, places: int) -> None:

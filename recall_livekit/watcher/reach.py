@@ -1,14 +1,18 @@
-"""Whether LiveKit's server and the records can be reached: said once when not, and once again."""
+"""Whether LiveKit's server and the records can be reached: said once when not, and once again.
+What fails for one room alone is that room's own."""
 
 from __future__ import annotations
 
 import logging
 
-from ..errors import RecallError, RoomsUnavailable
+from ..errors import KeyRefused, RecallError, RoomsUnavailable, StoreUnavailable
+from ..rooms.protocol import Refused
 from ..seams import Clock
+from ..stores.keys import call_key
 from .counts import Counts
+from .settings import WatcherSettings
 
-__all__ = ["Reach"]
+__all__ = ["Faults", "Reach"]
 
 logger = logging.getLogger("recall_livekit.watcher")
 
@@ -56,3 +60,27 @@ class Reach:
     def _count(self) -> None:
         self._counts.rooms_reached = ROOMS not in self._lost
         self._counts.records_reached = RECORDS not in self._lost
+
+
+class Faults:
+    """What fails over one room."""
+
+    def __init__(self, call: str, reach: Reach, settings: WatcherSettings) -> None:
+        """All is well yet."""
+        self._call = call
+        self._reach = reach
+        self._settings = settings
+        self._said: set[type[RecallError]] = set()
+
+    def failed(self, error: RecallError) -> float:
+        """Tell of an outage, or once of what is wrong with this room alone; return after how many
+        seconds to try again."""
+        whole = isinstance(error, StoreUnavailable | KeyRefused | RoomsUnavailable)
+        if whole and not isinstance(error, Refused):
+            self._reach.failed(error)
+            return self._settings.outage_wait
+        if type(error) not in self._said:
+            self._said.add(type(error))
+            key = call_key(self._call)
+            logger.error("call %s cannot be watched (%s): trying again", key, error)
+        return self._settings.sweep_interval

@@ -17,6 +17,7 @@ from .known import Known
 from .leading import NotActing
 from .looking import Look
 from .plan import Plan, died_before, expected_for, plan
+from .reach import Faults
 from .standby_keeper import StandbyKeeper
 from .tools import Tools
 from .tries import Tries
@@ -40,7 +41,8 @@ class RoomWatch:
         self._tries = Tries(tools.settings, has_fallback=bool(tools.policy.fallback_agent))
         self._wake = anyio.Event()
         self._lease_lives = anyio.Event()
-        self._standby = StandbyKeeper(room, tools)
+        self._faults = Faults(room.name, tools.reach, tools.settings)
+        self._standby = StandbyKeeper(room, tools, self._faults)
         self._hinted = True
         self._look_at = 0.0
         self._epoch = 0
@@ -92,8 +94,7 @@ class RoomWatch:
         except NotActing:
             return settings.outage_wait
         except (RoomsUnavailable, StoreError) as error:
-            tools.reach.failed(error)
-            return settings.outage_wait
+            return self._faults.failed(error)
 
     @property
     def _is_young(self) -> bool:
@@ -126,8 +127,7 @@ class RoomWatch:
             try:
                 await self._tools.transport.wait_free(self.room.name, doubt=doubt)
             except StoreError as error:
-                self._tools.reach.failed(error)
-                await self._tools.clock.sleep(self._tools.settings.outage_wait)
+                await self._tools.clock.sleep(self._faults.failed(error))
             else:
                 self._lease_lives = anyio.Event()
                 self.due()

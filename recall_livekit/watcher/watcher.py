@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
-from ..call_ids import WATCHER_CALL_ID, is_reserved
+from ..call_ids import WATCHER_CALL_ID, check_call_id, is_reserved
 from ..client import Recall
 from ..engine.news import CallEvent
-from ..errors import RoomsUnavailable, StoreError
+from ..errors import InvalidCallId, RoomsUnavailable, StoreError
 from ..rooms.orders import StandbyKind
 from ..rooms.protocol import Rooms
 from ..stores.keys import call_key
@@ -100,7 +100,7 @@ class Watcher:
         self._watches: dict[str, RoomWatch] = {}
         self._signs: dict[str, None] = {}
         self._signed = anyio.Event()
-        self._full = False
+        self._full = self._misnamed = False
 
     # --- from outside -------------------------------------------------------------------------
 
@@ -139,8 +139,8 @@ class Watcher:
 
             self._webhooks = Webhooks()
         received = self._webhooks.receive(body, authorization)
-        if received.sign is not None:
-            self.sign(received.sign.room)
+        if received.room is not None:
+            self.sign(received.room)
         return received
 
     @property
@@ -176,6 +176,8 @@ class Watcher:
         known = self._watches.get(room.name)
         if is_reserved(room.name):  # whoever may choose names must not reach our own chains
             return
+        if not self._is_call(room.name):
+            return
         if known is not None:
             if known.room.sid != room.sid:
                 known.due()  # it will find that its room is gone, and the new one takes its place
@@ -188,6 +190,17 @@ class Watcher:
             watch = self._watches[room.name] = RoomWatch(room, tools)
             tasks.start_soon(self._keep, watch)
         self._count()
+
+    def _is_call(self, name: str) -> bool:
+        """Whether a room of this name can have a call in the records; once, why one cannot."""
+        try:
+            check_call_id(name)
+        except InvalidCallId as error:
+            if not self._misnamed:
+                self._misnamed = True
+                logger.error("a room is not watched, nor is any other of such a name: %s", error)
+            return False
+        return True
 
     async def _keep(self, watch: RoomWatch) -> None:
         """Never lets a fault over one room end the watch of the others."""
@@ -219,16 +232,12 @@ class Watcher:
             await anyio.sleep(self.settings.sweep_interval)
 
     async def _listen(self) -> None:
-        """Take what a Recall server tells of its calls as signs."""
-        while True:
-            events = self._recall._transport.events()
-            assert events is not None
-            try:
-                async for event in events:
-                    self._heard(event)
-            except StoreError as error:
-                self._reach.failed(error)
-            await anyio.sleep(self.settings.outage_wait)
+        """Take what a Recall server tells of its calls as signs, until the records are closed."""
+        events = self._recall._transport.events()
+        assert events is not None
+        async with aclosing(events):
+            async for event in events:
+                self._heard(event)
 
     def _heard(self, event: CallEvent) -> None:
         if event.event == "missed":

@@ -17,9 +17,9 @@ from livekit import api
 from livekit.protocol.webhook import WebhookEvent
 
 from ..errors import InvalidSettings
-from ..rooms.livekit_rooms import Member, member_of
+from .known import remember
 
-__all__ = ["BODY_BYTES", "OUTCOMES", "Outcome", "Received", "Sign", "Webhooks", "What"]
+__all__ = ["BODY_BYTES", "OUTCOMES", "Outcome", "Received", "Webhooks"]
 
 BODY_BYTES = 256 * 1024
 """The most bytes of one webhook; those of rooms and participants have some hundreds."""
@@ -27,29 +27,15 @@ REMEMBERED = 4096
 """So many ids of events are known again. One that was forgotten costs one more look at a room."""
 NO_EVENT = "it is signed with this key, but is no event: who sends it?"
 
-What = Literal[
+Outcome = Literal["accepted", "ignored", "doubled", "expired", "forged", "malformed", "too_large"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_SIGNS = (
     "room_started",
     "room_finished",
     "participant_joined",
     "participant_left",
     "participant_connection_aborted",
-]
-Outcome = Literal["accepted", "ignored", "doubled", "expired", "forged", "malformed", "too_large"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_SIGNS: dict[str, What] = {what: what for what in get_args(What)}
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A hint that a room wants to be looked at."""
-
-    room: str
-    room_sid: str
-    what: What
-    at: float
-    """When it happened by LiveKit's clock, Unix seconds. Signs come in any order."""
-    member: Member | None = None
-    """Who joined or left."""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +43,8 @@ class Received:
     """What became of one webhook."""
 
     outcome: Outcome
-    sign: Sign | None = None
-    """Only of an accepted one."""
+    room: str | None = None
+    """The name of the room that wants to be looked at; only of an accepted one."""
     why: str = ""
     """What is wrong, and what to do about it; nothing that a stranger wrote."""
 
@@ -114,24 +100,12 @@ class Webhooks:
             return Received("forged", why=why)
 
     def _told(self, event: WebhookEvent) -> Received:
-        if event.id and self._known(event.id):
+        if event.id and remember(self._seen, event.id, REMEMBERED):
             return Received("doubled")
         if not event.event:
             return Received("malformed", why=NO_EVENT)
-        what = _SIGNS.get(event.event)
-        if what is None:
+        if event.event not in _SIGNS:
             return Received("ignored")
         if not event.room.name:
-            return Received("malformed", why=f"{what} names no room")
-        member = member_of(event.participant) if what.startswith("participant_") else None
-        room = event.room
-        return Received("accepted", Sign(room.name, room.sid, what, event.created_at, member))
-
-    def _known(self, event_id: str) -> bool:
-        """Return whether there was one of this id; from now on there was."""
-        if event_id in self._seen:
-            return True
-        self._seen[event_id] = None
-        if len(self._seen) > REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        return False
+            return Received("malformed", why=f"{event.event} names no room")
+        return Received("accepted", event.room.name)

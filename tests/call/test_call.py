@@ -23,9 +23,11 @@ from recall_livekit import (
     Recall,
     StoreUnavailable,
 )
+from recall_livekit.stores.sqlite import SqliteStore
 from recall_livekit.testing.faults import Faults, FaultyStore
 
 from ..conftest import OpenRecall, transport_of
+from .freezer import Freezer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.over_http]
 CALL = "billing-migrator"
@@ -41,8 +43,8 @@ async def said(recall: Recall) -> list[str]:
     return [turn.content for turn in await recall.turns(CALL)]
 
 
-def faulty(store: object, faults: Faults | None = None, timeout: float = 0.3) -> FaultyStore:
-    return FaultyStore(store, Random(1), faults, timeout=timeout)  # type: ignore[arg-type]
+def faulty(store: SqliteStore, faults: Faults) -> FaultyStore:
+    return FaultyStore(store, Random(1), faults, timeout=0.3)
 
 
 async def test_the_next_process_goes_on_where_the_last_one_stopped(open_recall: OpenRecall) -> None:
@@ -126,19 +128,14 @@ async def test_a_loser_is_a_standby_and_takes_over_again(open_recall: OpenRecall
 async def test_records_queued_before_the_fence_come_in_as_late_ones(
     open_recall: OpenRecall,
 ) -> None:
-    stores: list[FaultyStore] = []
-
-    def keep(store: object) -> FaultyStore:
-        stores.append(faulty(store))
-        return stores[0]
-
-    async with open_recall(faults=keep).resume(CALL, if_lease_lost="leave") as first:
-        stores[0].freeze()
+    freezer = Freezer()
+    async with open_recall(faults=freezer).resume(CALL, if_lease_lost="leave") as first:
+        freezer.freeze()
         first.record_turn("user", "said while the store was frozen")
         async with open_recall().resume(CALL, if_held="steal") as second:
             second.record_turn("user", "after the takeover")
             await second.flush(1)
-            stores[0].thaw()
+            freezer.thaw()
             assert await first.flush(5)
         assert await said(open_recall()) == [
             "after the takeover",
@@ -381,18 +378,12 @@ async def test_a_redact_that_fails_withholds_and_never_blocks(
 async def test_an_unreadable_store_raises_within_its_wait_for_a_plain_handle(
     open_recall: OpenRecall,
 ) -> None:
-    stores: list[FaultyStore] = []
-
-    def frozen(store: object) -> FaultyStore:
-        stores.append(faulty(store))
-        stores[0].freeze()
-        return stores[0]
-
-    recall = open_recall(faults=frozen, open_wait=0.5, flush_wait=0.1)
+    freezer = Freezer(frozen=True)
+    recall = open_recall(faults=freezer, open_wait=0.5, flush_wait=0.1)
     with anyio.fail_after(3), pytest.raises(StoreUnavailable):
         async with recall.resume(CALL):
             raise AssertionError("it cannot be read")
-    stores[0].thaw()
+    freezer.thaw()
 
 
 async def test_state_changes_are_told(open_recall: OpenRecall) -> None:

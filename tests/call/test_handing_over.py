@@ -15,8 +15,9 @@ from recall_livekit import Call, CallState, ReadOnly, Recall, Settings, StoreUna
 from recall_livekit.stores.sqlite import SqliteStore
 
 from ..conftest import OpenRecall, transport_of
+from .freezer import Freezer
 from .test_call import CALL, said, until
-from .test_takeovers import Freezer, held
+from .test_takeovers import held
 
 pytestmark = [pytest.mark.anyio, pytest.mark.over_http]
 
@@ -251,6 +252,18 @@ async def test_who_was_judged_while_it_stood_still_does_not_come_between(
     await anyio.sleep(0.3)
     assert call.state is CallState.READ_ONLY, "it is not to have it again"
     await call.aclose()
+
+
+async def test_nobody_waits_for_a_worker_that_gave_up_its_call_for_good(
+    open_recall: OpenRecall,
+) -> None:
+    first = await held(open_recall().resume(CALL))
+    first.abandon()
+    async with open_recall().resume(CALL, if_held="steal"):
+        await until(lambda: first.lost is not None)
+        with anyio.fail_after(2):
+            assert not await first.holding()
+    await first.aclose()
 
 
 async def test_who_stood_still_and_was_not_judged_goes_on(open_recall: OpenRecall) -> None:

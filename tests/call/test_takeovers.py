@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from random import Random
 from typing import Any
 
 import anyio
@@ -26,10 +25,10 @@ from recall_livekit.engine.entries import RunEntry, dump_entry
 from recall_livekit.stores.keys import call_key
 from recall_livekit.stores.memory import MemoryBucket, MemoryStore
 from recall_livekit.stores.sqlite import SqliteStore
-from recall_livekit.testing.faults import FaultyStore
 
 from ..conftest import OpenRecall, engine_of, transport_of
 from ..files import contains
+from .freezer import Freezer
 from .test_call import CALL, said, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.over_http]
@@ -39,24 +38,6 @@ async def held(call: Call, seconds: float = 2.0) -> Call:
     call.start()
     assert await call.holding(seconds)
     return call
-
-
-class Freezer:
-    """Opens a handle on a store that can be frozen."""
-
-    def __init__(self, timeout: float = 0.3) -> None:
-        self.timeout = timeout
-        self.stores: list[FaultyStore] = []
-
-    def __call__(self, store: Any) -> FaultyStore:
-        self.stores.append(FaultyStore(store, Random(1), timeout=self.timeout))
-        return self.stores[-1]
-
-    def freeze(self) -> None:
-        self.stores[-1].freeze()
-
-    def thaw(self) -> None:
-        self.stores[-1].thaw()
 
 
 # --- rooms --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from livekit.protocol.room import (
     ListRoomsResponse,
 )
 
-KEY, SECRET = "testing", "s" * 32
+from ..watcher.hooks import KEY, SECRET
 
 
 class FakeLiveKit:
@@ -32,6 +32,8 @@ class FakeLiveKit:
         self.port = port
         self.rooms: list[str] = []
         self.dispatched: list[tuple[str, str]] = []
+        self.named: list[str] = []
+        """The rooms that were asked for by their names."""
         self.asked = 0
         self.knows_rpc = True
         self.date: str | None = None
@@ -105,6 +107,7 @@ class FakeLiveKit:
 
     def _list_rooms(self, body: bytes) -> ListRoomsResponse:
         names = ListRoomsRequest.FromString(body).names
+        self.named += names
         listed = [name for name in self.rooms if not names or name in names]
         return ListRoomsResponse(
             rooms=[

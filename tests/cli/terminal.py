@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,6 +101,19 @@ def shown_at_a_terminal(args: Sequence[str], **environment: str) -> tuple[str, i
     terminal = Terminal(*args, **environment)
     code = terminal.end()
     return terminal.shown, code
+
+
+@contextmanager
+def bounded(process: subprocess.Popen[str], seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """It is gone after this block; and killed if it lasts longer, so that its pipes end."""
+    timer = threading.Timer(seconds, process.kill)
+    with process:
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+            process.kill()
 
 
 def interrupted(process: subprocess.Popen[str]) -> Ran:

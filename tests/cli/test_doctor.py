@@ -20,8 +20,8 @@ import apsw
 import pytest
 
 from recall_livekit.cli import checks_directory
-from recall_livekit.cli.checks_server import clock_finding
-from recall_livekit.cli.findings import Finding
+from recall_livekit.cli.checks_clock import clock_finding
+from recall_livekit.cli.findings import Finding, warn
 
 from .conftest import Invoke
 from .filled import ODD
@@ -299,10 +299,12 @@ def test_another_server_there(invoke: Invoke) -> None:
 )
 def test_how_far_the_clocks_are_apart(off: float, level: str, says: str) -> None:
     now = 1_700_000_000.5
-    found = clock_finding(formatdate(1_700_000_000, usegmt=True), now + off)
+    date = formatdate(1_700_000_000, usegmt=True)
+    found = clock_finding(date, now + off, "clock", warn, off=2.0, harm="times are wrong")
     assert found.level == level
     assert says in found.says
+    assert ("times are wrong" in found.says) is (level == "warn")
 
 
 def test_a_server_that_tells_no_time() -> None:
-    assert clock_finding("yesterday", 0.0).level == "warn"
+    assert clock_finding("yesterday", 0.0, "clock", warn, off=2.0, harm="").level == "warn"

@@ -12,10 +12,11 @@ import pytest
 
 from recall_livekit.cli.checks_livekit import _named
 from recall_livekit.cli.findings import Finding
+from recall_livekit.testing.livekit_server import LiveKitServer
 
-from ..real.server import LiveKitServer, find_server
+from ..watcher.hooks import KEY, SECRET
 from .conftest import Invoke
-from .fake_livekit import KEY, SECRET, FakeLiveKit
+from .fake_livekit import FakeLiveKit
 from .terminal import at
 from .test_doctor import findings, levels
 from .test_running import imported
@@ -45,7 +46,6 @@ def test_a_server_that_has_all_that_is_needed(examine: Examine) -> None:
 
 @pytest.mark.livekit
 @pytest.mark.anyio
-@pytest.mark.skipif(find_server() is None, reason="no livekit-server binary")
 async def test_a_real_server(examine: Examine, tmp_path: Path) -> None:
     async with LiveKitServer(tmp_path) as server:
         found = await asyncio.to_thread(examine, **server.environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -113,3 +114,26 @@ def test_run_as_a_module_or_by_its_name() -> None:
     name = Path(sys.executable).with_name("recall-livekit")
     done = subprocess.run([name, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == piped("--version").stdout
+
+
+def test_a_log_for_machines_tells_no_text_of_an_exception() -> None:
+    """It may quote what a caller said; for a person at the terminal it is told."""
+    program = """
+import logging, sys
+from recall_livekit.cli.logs import log_to_stderr
+log_to_stderr("INFO", as_json=sys.argv[1] == "json")
+try:
+    raise ValueError("my card is 4111")
+except ValueError:
+    logging.getLogger("x").exception("it failed")
+"""
+    told = {}
+    for form in ("json", "text"):
+        command = [sys.executable, "-c", program, form]
+        told[form] = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    told_json = json.loads(told["json"])
+    assert "4111" in told["text"]
+    assert "4111" not in told["json"]
+    assert told_json["message"] == "it failed"
+    assert told_json["exception"].endswith("ValueError")
+    assert 'File "<string>", line 6' in told_json["exception"]

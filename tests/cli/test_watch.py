@@ -19,12 +19,14 @@ import pytest
 from recall_livekit import InvalidSettings
 from recall_livekit.cli.watching import Watch, _livekit, _served
 from recall_livekit.rooms.livekit_rooms import Room
+from recall_livekit.testing.leash import free_ports
+from recall_livekit.testing.livekit_server import LiveKitServer
+from recall_livekit.watcher.endpoint import WEBHOOK_PATH
 
-from ..real.server import LiveKitServer, find_server, free_ports
-from ..watcher.hooks import agent_left, signed
-from .fake_livekit import KEY, SECRET, FakeLiveKit
+from ..watcher.hooks import KEY, SECRET, agent_left, signed
+from .fake_livekit import FakeLiveKit
 from .serving import Serving, made_key
-from .terminal import piped
+from .terminal import bounded, piped
 from .watching import Watching
 
 ACTS = "this watcher acts from here on"
@@ -37,9 +39,7 @@ def livekit() -> Iterator[FakeLiveKit]:
 
 
 def post(url: str, body: bytes, authorization: str) -> int:
-    request = urllib.request.Request(
-        f"{url}/livekit/webhook", body, {"Authorization": authorization}
-    )
+    request = urllib.request.Request(f"{url}{WEBHOOK_PATH}", body, {"Authorization": authorization})
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return int(answer.status)
@@ -55,6 +55,11 @@ def get(url: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def figure(figures: str, name: str) -> float:
+    found = (line.split() for line in figures.splitlines())
+    return next(float(words[1]) for words in found if words[:1] == [name])
 
 
 def soon(check: object, seconds: float = 10.0) -> None:
@@ -129,29 +134,21 @@ def test_webhooks_come_in_and_figures_go_out(livekit: FakeLiveKit, own: Path) ->
 
 
 def test_a_webhook_has_a_room_looked_at_now(livekit: FakeLiveKit, own: Path) -> None:
-    """The sweep is seconds away; LiveKit says at once that somebody came."""
-    options = ("--agent-name", "support", "--serve-rooms", "*", "--listen", "127.0.0.1:0")
-    with Watching(*options, at=own, environment=livekit.environment) as watching:
+    """A room that LiveKit does not list is asked for by its name only because of a sign."""
+    with Watching("--listen", "127.0.0.1:0", at=own, environment=livekit.environment) as watching:
         url = watching.listening()
-        watching.until(ACTS)
-        soon(lambda: livekit.asked > 1)
-        time.sleep(0.3)
-        body = agent_left(room="a room")
-        livekit.rooms, began = ["a room"], time.monotonic()
-        assert post(url, body, signed(body)) == 200
-        soon(lambda: livekit.dispatched)
-        assert time.monotonic() - began < 3.5
+        body = agent_left(room="a room", event_id="")
+        soon(lambda: post(url, body, signed(body)) == 200 and "a room" in livekit.named)
 
 
 @pytest.mark.livekit
 @pytest.mark.anyio
-@pytest.mark.skipif(find_server() is None, reason="no livekit-server binary")
 async def test_a_real_server_s_caller_is_served_by_its_webhook(own: Path, tmp_path: Path) -> None:
     """No worker is there: it asks for an agent again and again, and says so."""
     from livekit import rtc
 
     (port,) = free_ports(1)
-    hook = f"http://127.0.0.1:{port}/livekit/webhook"
+    hook = f"http://127.0.0.1:{port}{WEBHOOK_PATH}"
     options = ("--agent-name", "support", "--serve-rooms", "s-*", "--listen", f"127.0.0.1:{port}")
     async with LiveKitServer(tmp_path, webhooks=[hook]) as server:
         with Watching(*options, at=own, environment=server.environment) as watching:
@@ -161,7 +158,7 @@ async def test_a_real_server_s_caller_is_served_by_its_webhook(own: Path, tmp_pa
 
             def dispatched() -> bool:
                 figures = get(f"http://127.0.0.1:{port}/metrics")[1]
-                return "recall_watcher_dispatches_dropped_total 2.0" in figures
+                return figure(figures, "recall_watcher_dispatches_dropped_total") >= 2
 
             await asyncio.to_thread(soon, dispatched)
             figures = get(f"http://127.0.0.1:{port}/metrics")[1]
@@ -251,16 +248,17 @@ asyncio.run(_until_told({}()))
 
 @pytest.mark.parametrize("what", ["work", "blocks", "left_with_a_thread"])
 def test_it_leaves_whatever_hangs(what: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HANGS.format(what)], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "works\n"
-    began = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=20)
+    command = [sys.executable, "-c", HANGS.format(what)]
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with bounded(started, 30) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "works\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=20)
+        took = time.monotonic() - began
     assert process.returncode == 0
-    assert time.monotonic() - began < 1.3
+    assert took < 1.3
     assert "something hung" in told
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from recall_livekit.watcher.endpoint import WEBHOOK_PATH
+
 from .terminal import COMMAND
 
 
@@ -58,7 +60,7 @@ class Watching:
     def listening(self) -> str:
         """Wait until it answers HTTP; return where."""
         line = self.until("webhooks at ")
-        return line.partition("webhooks at ")[2].strip().removesuffix("/livekit/webhook")
+        return line.partition("webhooks at ")[2].strip().removesuffix(WEBHOOK_PATH)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
         """Tell it to leave; return its exit code, and how many seconds it took."""

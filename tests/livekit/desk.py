@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -10,18 +11,32 @@ from unittest.mock import Mock
 import pytest
 from livekit import rtc
 from livekit.agents.testing import fake_job_context
+from livekit.agents.voice import io
 
 from recall_livekit.errors import RoomsUnavailable
 from recall_livekit.livekit import whereabouts
 from recall_livekit.livekit.ring import Ring
 from recall_livekit.rooms.livekit_rooms import Member, Room
 from recall_livekit.rooms.orders import ORDERS, Orders
+from recall_livekit.testing.voices import tones
 
-__all__ = ["AGENT", "CALLER", "Desk", "FakeRoom", "Publication", "Somebody", "a_desk"]
+__all__ = [
+    "AGENT",
+    "CALLER",
+    "Desk",
+    "Ear",
+    "FakeRoom",
+    "Microphone",
+    "Publication",
+    "Somebody",
+    "a_desk",
+    "a_job",
+]
 
 CALLER = rtc.ParticipantKind.PARTICIPANT_KIND_STANDARD
 AGENT = rtc.ParticipantKind.PARTICIPANT_KIND_AGENT
 NAME = "fake-room"
+QUIET = rtc.AudioFrame(bytes(2 * 1200), 24_000, 1, 1200)
 
 
 class Publication:
@@ -105,10 +120,29 @@ class Server:
             raise RoomsUnavailable("away")
 
 
+class Microphone(io.AudioInput):
+    """A session's own input, into which a test puts frames, or speaks; None ends it."""
+
+    def __init__(self) -> None:
+        super().__init__(label="microphone")
+        self.frames: asyncio.Queue[rtc.AudioFrame | None] = asyncio.Queue()
+
+    async def __anext__(self) -> rtc.AudioFrame:
+        found = await self.frames.get()
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def say(self, text: str) -> None:
+        for frame in (*tones(text), *[QUIET] * 10):
+            self.frames.put_nowait(frame)
+            await asyncio.sleep(frame.duration)
+
+
 class Ear:
     """An ear whose ring a test fills."""
 
-    def __init__(self, room: object, seconds: float) -> None:
+    def __init__(self, room: object = None, seconds: float = 10.0) -> None:
         self.ring = Ring(seconds)
         self.identity: str | None = "anna"
         self.closed = False
@@ -134,6 +168,16 @@ class Desk:
 
 
 @contextmanager
+def a_job(room: FakeRoom | None = None, *, metadata: str = "") -> Iterator[Any]:
+    """A job that LiveKit fakes, and nothing of it afterwards."""
+    with fake_job_context(room=cast("Any", room), job_metadata=metadata) as job:
+        try:
+            yield job
+        finally:
+            job._tempdir.cleanup()
+
+
+@contextmanager
 def a_desk(
     monkeypatch: pytest.MonkeyPatch, orders: Orders | None = None, sid: str = "RM_one"
 ) -> Iterator[Desk]:
@@ -142,11 +186,8 @@ def a_desk(
     server = Server(sid)
     monkeypatch.setattr(whereabouts, "LiveKitRooms", lambda: server)
     monkeypatch.setattr(whereabouts, "CallerEar", Ear)
-    with fake_job_context(room=cast("Any", room)) as job:
+    with a_job(room) as job:
         job.job.room.sid = sid
         if orders is not None:
             job.job.attributes[ORDERS] = orders.model_dump_json(exclude_defaults=True)
-        try:
-            yield Desk(job, room, server)
-        finally:
-            job._tempdir.cleanup()
+        yield Desk(job, room, server)

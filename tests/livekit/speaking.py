@@ -1,13 +1,14 @@
 """An agent as a process that speaks without end: `python -m tests.livekit.speaking DIRECTORY`.
 
-It says on standard output what happens to it, a line each: `holds`, `frame TIME` for each frame of
-sound that leaves it (20 ms; seconds of the machine's monotonic clock), `silent TIME` when it
+It says on standard output what happens to it, a line each: `holds PID`, `frame TIME` for each frame
+of sound that leaves it (20 ms; seconds of the machine's monotonic clock), `silent TIME` when it
 notices that it may not be heard, `lost REASON TIME` and `ended TIME`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -48,7 +49,7 @@ async def main(directory: Path) -> None:
     line.session.on("close", lambda _: ended.set())
     async with line.open():
         await until(lambda: agent.call.state is CallState.HOLDING)
-        tell("holds")
+        tell("holds", os.getpid())
         while agent.call.may_speak:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         tell("silent", time.monotonic())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import AsyncIterable
-from random import Random
 from typing import Any
 
 import anyio
@@ -13,9 +12,9 @@ import pytest
 from livekit.agents import Agent, ModelSettings, function_tool, llm
 
 from recall_livekit import Briefing, CallState, Recall, RecallAgent
-from recall_livekit.testing.faults import FaultyStore
 from recall_livekit.testing.voices import said, tool_call
 
+from ..call.freezer import Freezer
 from ..conftest import OpenRecall
 from .line import Line, Speaker, echo, until
 
@@ -41,6 +40,12 @@ class Support(RecallAgent):
 
     async def on_lease_lost(self, reason: str) -> None:
         self.lost.append(reason)
+
+
+async def earlier_call(open_recall: OpenRecall, text: str = "a table for four") -> None:
+    """Another worker had the call, in which the caller said this."""
+    async with open_recall().resume(ROOM) as call:
+        call.record_turn("user", text)
 
 
 async def turns(recall: Recall) -> list[tuple[str, str]]:
@@ -172,8 +177,7 @@ async def test_of_two_agents_started_at_once_one_speaks(
     open_recall: OpenRecall, resumed: bool
 ) -> None:
     if resumed:
-        async with open_recall().resume(ROOM) as earlier:
-            earlier.record_turn("user", "said before")
+        await earlier_call(open_recall, "said before")
     # An answer in time is what it is about: on a busy machine the usual quarter of a second is not.
     agents = [Support(open_recall(seed_wait=5.0)), Support(open_recall(seed_wait=5.0))]
     lines = [Line(agent) for agent in agents]
@@ -194,8 +198,7 @@ async def test_a_later_agent_is_silent_deaf_and_takes_over_when_the_first_ends(
     open_recall: OpenRecall, resumed: bool
 ) -> None:
     if resumed:
-        async with open_recall().resume(ROOM) as earlier:
-            earlier.record_turn("user", "said before")
+        await earlier_call(open_recall, "said before")
     first = Support(open_recall())
     async with Line(first).open() as speaking:
         await until(lambda: speaking.heard)
@@ -285,17 +288,10 @@ async def _execute(agent: Agent, name: str) -> None:
 async def test_a_frozen_store_costs_the_first_reply_its_wait_once(
     open_recall: OpenRecall,
 ) -> None:
-    async with open_recall().resume(ROOM) as earlier:
-        earlier.record_turn("user", "my number is seven")
-    stores: list[FaultyStore] = []
-
-    def frozen(store: Any) -> FaultyStore:
-        stores.append(FaultyStore(store, Random(1), timeout=0.5))
-        stores[0].freeze()
-        return stores[0]
-
+    await earlier_call(open_recall, "my number is seven")
+    freezer = Freezer(timeout=0.5, frozen=True)
     started = time.monotonic()
-    agent = Support(open_recall(faults=frozen, seed_wait=0.25, flush_wait=0.5))
+    agent = Support(open_recall(faults=freezer, seed_wait=0.25, flush_wait=0.5))
     async with Line(agent).open() as line:
         await until(lambda: line.heard)
         assert line.speaker.first_at is not None
@@ -305,7 +301,7 @@ async def test_a_frozen_store_costs_the_first_reply_its_wait_once(
         asked = time.monotonic()
         await talk(line, "hello")
         assert time.monotonic() - asked < 1.2
-        stores[0].thaw()
+        freezer.thaw()
         await until(lambda: agent.call.state is CallState.HOLDING)
         await talk(line, "again")
         assert "my number is seven" in line.prompts[-1], "the records landed late"

@@ -134,6 +134,12 @@ class House:
         self.calling -= 1
         self.add_standby(room, identity)
 
+    async def evict(self, room: str, identity: str) -> None:
+        raise AssertionError("a worker that leaves throws nobody out")
+
+    async def aclose(self) -> None:
+        raise AssertionError("its rooms are closed by who opened them")
+
     async def withdraw(self, room: str, dispatch: str) -> None:
         self.withdrawn.append(dispatch)
         self.jobs[:] = [one for one in self.jobs if one.dispatch != dispatch]
@@ -351,12 +357,24 @@ async def running(server: RecallAgentServer) -> AsyncIterator[RecallAgentServer]
     started = asyncio.Event()
     server.on("worker_started", started.set)
     task = asyncio.create_task(server.run(unregistered=True))
-    await asyncio.wait_for(started.wait(), 20)
     try:
+        await begun(started, task)
         yield server
     finally:
-        await server.aclose()
-        await task
+        async with asyncio.timeout(20):
+            await server.aclose()
+            await task
+
+
+async def begun(started: asyncio.Event, task: asyncio.Task[None]) -> None:
+    """Return when the worker has started; fail as it did if it ended instead."""
+    waiting = asyncio.create_task(started.wait())
+    await asyncio.wait({waiting, task}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.cancel():
+        return
+    if task.done():
+        task.result()
+    raise AssertionError("the worker has not started")
 
 
 def new_server(**options: Any) -> RecallAgentServer:
@@ -492,10 +510,18 @@ async def test_a_worker_without_a_key_to_livekit_waits(
     assert "waited for, not handed over" in caplog.text
 
 
-@pytest.mark.parametrize("options", [{"stanby": "joined"}, {"fallback_agent": ""}])
-async def test_options_that_no_watcher_takes_are_refused_at_once(options: Any) -> None:
-    with pytest.raises(InvalidSettings):
-        new_server(watcher=options)
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"watcher": {"stanby": "joined"}}, "stanby"),
+        ({"watcher": {"fallback_agent": ""}}, "fallback_agent"),
+        ({"watcher": "yes"}, "yes"),
+        ({"drain": "fast"}, "fast"),
+    ],
+)
+async def test_absurd_options_are_refused_at_once(options: Any, named: str) -> None:
+    with pytest.raises(InvalidSettings, match=named):
+        new_server(**options)
 
 
 async def test_on_livekit_cloud_it_does_not_watch(

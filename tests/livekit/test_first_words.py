@@ -21,9 +21,9 @@ from recall_livekit.testing.voices import said
 
 from ..conftest import OpenRecall
 from .line import Line, until
+from .test_agent import ROOM, earlier_call
 
 pytestmark = pytest.mark.anyio
-ROOM = "support room"
 WORDS = "Sorry, we are back."
 RATE = 16_000
 
@@ -45,11 +45,6 @@ class Support(RecallAgent):
 
     async def on_fresh(self) -> None:
         self.session.say("a greeting")
-
-
-async def earlier_call(open_recall: OpenRecall) -> None:
-    async with open_recall().resume(ROOM) as call:
-        call.record_turn("user", "a table for four")
 
 
 async def test_they_are_heard_at_once_and_the_models_words_follow(open_recall: OpenRecall) -> None:

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from livekit.agents import function_tool, llm
 
-from recall_livekit import Briefing, CallState, Partial, Recall, Turn
+from recall_livekit import Briefing, CallState, Partial, Recall, StoreUnavailable, Turn
 from recall_livekit.livekit import handover
 from recall_livekit.livekit.handover import what_is_due
 from recall_livekit.livekit.sentences import SentenceTimes
 from recall_livekit.testing.voices import said, tool_call
 
-from ..conftest import OpenRecall
+from ..conftest import OpenRecall, transport_of
 from .line import Line, until
 from .test_agent import ROOM, Support
 
@@ -266,6 +266,29 @@ async def test_nobody_takes_it_and_the_reply_goes_on(
         await until(lambda: line.model.prompts and "hello" in said(line.model.prompts[-1]))
     begun, rest, *_ = await recorded(open_recall())
     assert f"{begun.content} {rest.content.strip()}" == STORY
+
+
+async def test_where_the_records_are_away_nothing_is_cut(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = open_recall(flush_wait=0.3)
+    agent = Deployed(recall)
+
+    async def away(*request: Any) -> None:
+        raise StoreUnavailable("away")
+
+    async with Line(agent, story).open() as line:
+        await until(lambda: "word12" in line.subtitles.text)
+        for name in ("append", "renew", "release", "read", "acquire"):
+            monkeypatch.setattr(transport_of(recall), name, away)
+        agent.call.record_turn("user", "on its way")
+        assert await hand_over(agent) == "kept"
+        assert line.session.current_speech is not None
+        await until(lambda: "word64" in line.subtitles.text, 10)
+        monkeypatch.undo()
+        await until(lambda: line.session.agent_state == "listening")
+        assert await agent.call.flush(5)
+    assert STORY in [turn.content.strip() for turn in await recorded(open_recall())]
 
 
 async def test_a_tool_that_runs_is_not_left_alone(

@@ -10,13 +10,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from livekit import rtc
-from livekit.agents.voice import io
 
 from recall_livekit import Briefing, Turn
 from recall_livekit.livekit.hearing import HeardAgain, heard_until, without_silence
 from recall_livekit.livekit.ring import SAMPLE_RATE, CallerEar, Ring
 
-from .desk import AGENT, CALLER, FakeRoom, Publication, Somebody
+from .desk import AGENT, CALLER, Ear, FakeRoom, Microphone, Publication, Somebody
 from .line import until
 
 pytestmark = pytest.mark.anyio
@@ -34,32 +33,6 @@ def frame(first: int, count: int = STEP, rate: int = SAMPLE_RATE, channels: int 
 def numbers(frames: list[rtc.AudioFrame]) -> list[int]:
     data = b"".join(bytes(one.data.cast("b")) for one in frames)
     return [int(sample) - LOUD for sample in np.frombuffer(data, np.int16)]
-
-
-class Microphone(io.AudioInput):
-    """A session's own input."""
-
-    def __init__(self) -> None:
-        super().__init__(label="microphone")
-        self.frames: asyncio.Queue[rtc.AudioFrame | None] = asyncio.Queue()
-
-    async def __anext__(self) -> rtc.AudioFrame:
-        found = await self.frames.get()
-        if found is None:
-            raise StopAsyncIteration
-        return found
-
-
-class Ear:
-    """What a standby's ear has kept."""
-
-    def __init__(self) -> None:
-        self.ring = Ring(10.0)
-        self.identity: str | None = "caller"
-        self.closed = 0
-
-    async def aclose(self) -> None:
-        self.closed += 1
 
 
 class Session:

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from random import Random
-from typing import Any
 
 import pytest
-from livekit.agents import JobContext
-from livekit.agents.testing import fake_job_context
 
 from recall_livekit.livekit.place import Place
 from recall_livekit.rooms.orders import ORDERS, Orders
-from recall_livekit.testing.faults import FaultyStore
 
+from ..call.freezer import Freezer
 from ..conftest import OpenRecall
+from .desk import a_job
 from .line import Line, until
 from .test_agent import Support
 
 pytestmark = pytest.mark.anyio
 
 
-@contextmanager
-def a_job(metadata: str = "") -> Iterator[JobContext]:
-    with fake_job_context(job_metadata=metadata) as job:
-        try:
-            yield job
-        finally:
-            job._tempdir.cleanup()
-
-
 async def test_the_orders_of_a_job_are_in_its_dispatch() -> None:
-    with a_job('{"recall": {"resume": true}, "mine": 7}') as job:
+    with a_job(metadata='{"recall": {"resume": true}, "mine": 7}') as job:
         assert Place.here().orders == Orders(resume=True)
         orders = Orders(standby="joined", handover=True)
         job.job.attributes[ORDERS] = orders.model_dump_json()
@@ -69,7 +55,7 @@ async def test_the_job_tells_the_room_before_it_is_connected() -> None:
     ],
 )
 async def test_who_was_here_before(metadata: str, age: float, before: bool) -> None:
-    with a_job(metadata) as job:
+    with a_job(metadata=metadata) as job:
         job.job.room.creation_time = int(time.time() - age)
         assert Place.here().had_agent(15.0) is before
 
@@ -78,17 +64,11 @@ async def test_who_was_here_before(metadata: str, age: float, before: bool) -> N
 async def test_records_unread_the_rooms_age_decides_what_is_said(
     open_recall: OpenRecall, age: float, told: str
 ) -> None:
-    stores: list[FaultyStore] = []
-
-    def frozen(store: Any) -> FaultyStore:
-        stores.append(FaultyStore(store, Random(1), timeout=0.3))
-        stores[0].freeze()
-        return stores[0]
-
-    agent = Support(open_recall(faults=frozen, seed_wait=0.1, flush_wait=0.2))
+    freezer = Freezer(frozen=True)
+    agent = Support(open_recall(faults=freezer, seed_wait=0.1, flush_wait=0.2))
     assert agent._live is not None
     agent._live.place = Place(room_created_at=time.time() - age)
     async with Line(agent).open():
         await until(lambda: agent.told)
         assert agent.told == [told]
-        stores[0].thaw()
+        freezer.thaw()

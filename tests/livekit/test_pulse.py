@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from livekit.agents.testing import fake_job_context
 
 from recall_livekit import CallState
 from recall_livekit.errors import RoomsUnavailable
@@ -19,7 +18,7 @@ from recall_livekit.rooms.livekit_rooms import Member
 from recall_livekit.rooms.orders import ALIVE, HAND_OVER, Orders, Pulse
 
 from ..conftest import OpenRecall
-from .desk import a_desk
+from .desk import a_desk, a_job
 from .line import Line, until
 from .test_agent import Support
 
@@ -232,16 +231,13 @@ async def test_one_that_lives_is_enough_and_the_dead_are_asked_at_once() -> None
 
 async def test_without_a_key_to_livekit_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Others.of(None) is None
-    with fake_job_context() as job:
-        try:
-            assert Others.of(job) is None, "a job without a server"
-            monkeypatch.setattr(job, "is_fake_job", lambda: False)
-            monkeypatch.delenv("LIVEKIT_API_KEY", raising=False)
-            assert Others.of(job) is None
-            for name in ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET"):
-                monkeypatch.setenv(name, "ws://127.0.0.1:1")
-            assert Others.of(job) is None, "a token that cannot be read"
-            monkeypatch.setattr(type(job), "local_participant_identity", "me")
-            assert Others.of(job) is not None
-        finally:
-            job._tempdir.cleanup()
+    with a_job() as job:
+        assert Others.of(job) is None, "a job without a server"
+        monkeypatch.setattr(job, "is_fake_job", lambda: False)
+        monkeypatch.delenv("LIVEKIT_API_KEY", raising=False)
+        assert Others.of(job) is None
+        for name in ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET"):
+            monkeypatch.setenv(name, "ws://127.0.0.1:1")
+        assert Others.of(job) is None, "a token that cannot be read"
+        monkeypatch.setattr(type(job), "local_participant_identity", "me")
+        assert Others.of(job) is not None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -16,6 +15,7 @@ import pytest
 
 from recall_livekit import Recall, Settings
 from recall_livekit.stores.sqlite import SqliteStore
+from recall_livekit.testing.leash import eventually, leashed
 
 from .speaking import TTL
 from .test_agent import ROOM
@@ -26,51 +26,45 @@ PULSE = Settings().pulse_interval
 
 
 class Speaking:
-    """The process, and what it said so far."""
+    """The process, by what it says."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.lines: list[list[str]] = []
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._pid = 0
 
-    async def read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self.lines.append(line.decode().split())
+    @property
+    def lines(self) -> list[list[str]]:
+        """What it said so far, without the line that it is about to."""
+        *whole, _ = self._log.read_text().split("\n")
+        return [line.split() for line in whole]
+
+    async def holds(self) -> None:
+        self._pid = int((await self.says("holds"))[1])
 
     def send(self, number: signal.Signals) -> float:
-        os.kill(self._process.pid, number)
+        os.kill(self._pid, number)
         return time.monotonic()
 
     async def says(self, word: str, within: float = 20.0) -> list[str]:
-        with anyio.fail_after(within):
-            while True:
-                found = next((line for line in self.lines if line[0] == word), None)
-                if found is not None:
-                    return found
-                await anyio.sleep(0.01)
+        async def said() -> list[str] | None:
+            return next((line for line in self.lines if line[:1] == [word]), None)
+
+        return await eventually(said, within=within)
 
     def frames(self, after: float) -> list[float]:
-        times = (float(line[1]) for line in self.lines if line[0] == "frame")
+        times = (float(line[1]) for line in self.lines if line[:1] == ["frame"])
         return [at for at in times if at > after]
 
 
 @asynccontextmanager
 async def speaking(directory: Path) -> AsyncIterator[Speaking]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.livekit.speaking", str(directory)),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    child = Speaking(process)
-    reading = asyncio.create_task(child.read())
-    try:
+    log = directory / "speaking.log"
+    command = (sys.executable, "-m", "tests.livekit.speaking", str(directory / "records"))
+    async with leashed(*command, log=log, cwd=ROOT):
+        child = Speaking(log)
+        await child.holds()
+        await child.says("frame")
         yield child
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        await reading
 
 
 @pytest.mark.parametrize("taken", [True, False], ids=["taken", "only judged"])
@@ -79,10 +73,8 @@ async def test_a_frozen_agent_that_was_judged_is_silent_when_it_wakes_and_leaves
 ) -> None:
     async with (
         speaking(tmp_path) as agent,
-        Recall(SqliteStore(tmp_path), settings=Settings(lease_ttl=TTL)) as watcher,
+        Recall(SqliteStore(tmp_path / "records"), settings=Settings(lease_ttl=TTL)) as watcher,
     ):
-        await agent.says("holds")
-        await agent.says("frame")
         await anyio.sleep(0.5)
         agent.send(signal.SIGSTOP)
         await anyio.sleep(0.8)
@@ -110,11 +102,9 @@ async def wakes(agent: Speaking) -> None:
 
 async def test_a_frozen_agent_that_was_not_judged_goes_on_when_it_wakes(tmp_path: Path) -> None:
     async with speaking(tmp_path) as agent:
-        await agent.says("holds")
-        await agent.says("frame")
         agent.send(signal.SIGSTOP)
         await anyio.sleep(1.2)
         woken = agent.send(signal.SIGCONT)
         await anyio.sleep(1.0)
         assert len(agent.frames(after=woken + 0.3)) > 10, "the sentence goes on"
-        assert not any(line[0] == "lost" for line in agent.lines)
+        assert not any(line[:1] == ["lost"] for line in agent.lines)

@@ -6,14 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 from livekit import rtc
 from livekit.agents import AutoSubscribe
-from livekit.agents.voice import io
 
 from recall_livekit import CallState, Recall
 from recall_livekit.call import Call
@@ -22,13 +20,13 @@ from recall_livekit.engine.entries import ReleaseEntry
 from recall_livekit.engine.liveness import Liveness
 from recall_livekit.livekit import echo, whereabouts
 from recall_livekit.rooms.orders import STANDBY, Orders
-from recall_livekit.testing.faults import FaultyStore
 from recall_livekit.testing.voices import ScriptedSTT, tones
 
+from ..call.freezer import Freezer
 from ..conftest import OpenRecall, transport_of
-from .desk import Desk, a_desk
+from .desk import Desk, Microphone, a_desk
 from .line import Line, until
-from .test_agent import ROOM, Support
+from .test_agent import ROOM, Support, earlier_call
 
 pytestmark = pytest.mark.anyio
 FOLLOWING = Orders(standby="following")
@@ -285,23 +283,6 @@ async def test_a_room_that_cannot_be_joined_ends_it(
         desk.shutdown.assert_called_once()
 
 
-class Microphone(io.AudioInput):
-    def __init__(self) -> None:
-        super().__init__(label="microphone")
-        self.frames: asyncio.Queue[rtc.AudioFrame] = asyncio.Queue()
-
-    async def __anext__(self) -> rtc.AudioFrame:
-        return await self.frames.get()
-
-    async def say(self, text: str) -> None:
-        for frame in (*tones(text), *[QUIET] * 10):
-            self.frames.put_nowait(frame)
-            await asyncio.sleep(frame.duration)
-
-
-QUIET = rtc.AudioFrame(bytes(2 * 1200), 24_000, 1, 1200)
-
-
 @pytest.mark.parametrize("recorded", [False, True])
 async def test_words_said_into_the_gap_are_heard_once(
     open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, recorded: bool
@@ -387,22 +368,16 @@ async def test_a_second_agent_by_mistake_leaves_if_it_is_to(
 async def test_records_that_do_not_answer_are_waited_for_once(
     open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores: list[FaultyStore] = []
-
-    def frozen(store: Any) -> FaultyStore:
-        stores.append(FaultyStore(store, Random(1), timeout=5.0))
-        stores[0].freeze()
-        return stores[0]
-
+    freezer = Freezer(timeout=5.0, frozen=True)
     with a_desk(monkeypatch):
-        agent = Support(open_recall(faults=frozen, seed_wait=0.4, flush_wait=0.1))
+        agent = Support(open_recall(faults=freezer, seed_wait=0.4, flush_wait=0.1))
         line = Line(agent)
         began = time.monotonic()
         assert await agent.stand_by(line.session)
         async with line.open():
             await until(lambda: agent.told)
             took = time.monotonic() - began
-            stores[0].thaw()
+            freezer.thaw()
         assert 0.4 <= took < 0.7
 
 
@@ -473,11 +448,6 @@ def with_warm_up(agent: Support, **options: Any) -> Line:
 
 def linked() -> Any:
     return Mock(kind=rtc.ParticipantKind.PARTICIPANT_KIND_STANDARD, attributes={})
-
-
-async def earlier_call(open_recall: OpenRecall) -> None:
-    async with open_recall().resume(ROOM) as call:
-        call.record_turn("user", "a table for four")
 
 
 async def test_a_resumed_caller_is_heard_while_the_agent_speaks(open_recall: OpenRecall) -> None:
@@ -573,3 +543,37 @@ async def test_one_on_its_way_in_that_is_not_needed_leaves(
         await until(desk.room.isconnected)
         await outside.end()
         assert not desk.room.isconnected()
+
+
+async def test_livekit_away_for_long_another_standby_is_to_come(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(whereabouts, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(whereabouts, "RETRY_SECONDS", 0.05)
+    with a_desk(monkeypatch, FOLLOWING) as desk:
+        async with holder(open_recall, desk) as held:
+            agent = Support(open_recall())
+            async with waiting(agent, Line(agent)) as standing:
+                await until(lambda: agent.call.state is CallState.STANDBY)
+                desk.server.away = True
+                await held.aclose("handover")
+                assert not await asyncio.wait_for(standing, 3)
+        desk.shutdown.assert_called_once()
+    assert "its room cannot be asked for" in caplog.text
+
+
+async def test_an_ear_that_no_session_uses_is_closed(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_desk(monkeypatch, JOINED) as desk:
+        async with holder(open_recall, desk) as held:
+            agent = Support(open_recall())
+            line = Line(agent)
+            async with waiting(agent, line) as standing:
+                await until(lambda: desk.room.local_participant.said)
+                ear = cast("Any", agent._live.standby.where.ear)  # type: ignore[union-attr]
+                await held.aclose("handover")
+                assert await asyncio.wait_for(standing, 3)
+                line.session.input.audio = None
+                async with line.open():
+                    await until(lambda: ear.closed)

@@ -80,7 +80,7 @@ async def test_a_frozen_holder_s_call_is_free_at_once_and_goes_on_in_its_run(
     standby.start()
     await until(lambda: standby.state is CallState.STANDBY)
     began = time.monotonic()
-    assert await watcher.break_lease(CALL, grant.epoch, room_sid=ROOM)
+    assert await watcher.break_lease(CALL, grant.epoch)
     assert await standby.holding(2)
     assert time.monotonic() - began < 1, "long before the TTL of 60 s"
     assert standby.briefing.run == grant.run
@@ -133,7 +133,7 @@ async def test_what_has_no_holder_is_left_as_it_is(open_recall: OpenRecall) -> N
         await frozen.transport.release(CALL, frozen.writer, epoch, outcome)
         before = await kinds(watcher)
         for other in (epoch, epoch + 1):
-            assert not await watcher.break_lease(CALL, other, room_sid=ROOM)
+            assert not await watcher.break_lease(CALL, other)
         assert await kinds(watcher) == before
         await frozen.end()
 
@@ -146,12 +146,12 @@ async def test_an_erased_call_stays_erased_and_the_run_after_it_can_be_broken(
     await watcher.erase(CALL)
     before = await kinds(watcher)
     for other in (epoch, epoch + 1):
-        assert not await watcher.break_lease(CALL, other, room_sid=ROOM)
+        assert not await watcher.break_lease(CALL, other)
     assert await kinds(watcher) == before
     await frozen.end()
     again = Frozen(open_recall(), "later")
     grant = await again.hold("RM_2", read=len(before))
-    assert await watcher.break_lease(CALL, grant.epoch, room_sid="RM_2")
+    assert await watcher.break_lease(CALL, grant.epoch)
     assert await liveness(watcher) is Liveness.FREE
     await again.end()
 

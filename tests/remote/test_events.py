@@ -160,7 +160,8 @@ async def test_it_ends_when_the_handle_is_closed(served: Servers) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
-        await hears.wait()
+        with anyio.fail_after(5):
+            await hears.wait()
         with anyio.fail_after(4):
             await watcher.aclose()
     assert heard == ["missed"]

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from livekit import rtc
+from livekit import api, rtc
+from livekit.protocol.models import ParticipantInfo
 
 from recall_livekit.errors import InvalidSettings, RoomsUnavailable
 from recall_livekit.rooms import livekit_rooms
 from recall_livekit.rooms.livekit_rooms import LiveKitRooms, Unanswered, Unsupported
 from recall_livekit.rooms.orders import ALIVE, Orders, Pulse
-
-from ..real.server import LiveKitServer, find_server
+from recall_livekit.rooms.protocol import Refused
+from recall_livekit.testing.livekit_server import LiveKitServer
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,6 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.livekit
-@pytest.mark.skipif(find_server() is None, reason="no livekit-server binary")
 async def test_a_real_server(tmp_path: Path) -> None:
     async with asyncio.timeout(60), LiveKitServer(tmp_path) as server:
         rooms = LiveKitRooms(server.url, server.key, server.secret)
@@ -141,7 +141,6 @@ async def test_no_server() -> None:
 
 
 @pytest.mark.livekit
-@pytest.mark.skipif(find_server() is None, reason="no livekit-server binary")
 async def test_a_wrong_secret_is_said(tmp_path: Path) -> None:
     async with asyncio.timeout(60), LiveKitServer(tmp_path) as server:
         stranger = LiveKitRooms(server.url, server.key, SECRET)
@@ -159,3 +158,38 @@ async def test_what_is_missing_is_named(missing: str, monkeypatch: pytest.Monkey
     monkeypatch.delenv(missing)
     with pytest.raises(InvalidSettings, match=missing):
         LiveKitRooms()
+
+
+@pytest.mark.parametrize(
+    ("kind", "as_whom"),
+    [
+        (ParticipantInfo.Kind.STANDARD, "caller"),
+        (ParticipantInfo.Kind.SIP, "caller"),
+        (ParticipantInfo.Kind.CONNECTOR, "caller"),
+        (ParticipantInfo.Kind.AGENT, "agent"),
+        (ParticipantInfo.Kind.EGRESS, "other"),
+    ],
+)
+async def test_who_is_a_caller_and_who_an_agent(kind: ParticipantInfo.Kind, as_whom: str) -> None:
+    info = ParticipantInfo(identity="x", kind=kind, attributes={"lk.agent.name": "support"})
+    member = livekit_rooms._member_of(info)
+    assert (member.identity, member.kind, member.agent_name) == ("x", as_whom, "support")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "alone"),
+    [
+        ("internal", 500, True),
+        ("failed_precondition", 412, True),
+        ("invalid_argument", 400, True),
+        ("unavailable", 503, False),
+        ("unknown", 502, False),  # the page of a proxy
+        ("unauthenticated", 401, False),
+    ],
+)
+async def test_a_refusal_of_one_request_is_told_from_a_server_in_trouble(
+    code: str, status: int, alone: bool
+) -> None:
+    error = livekit_rooms._meaning(api.TwirpError(code, "no", status=status))
+    assert isinstance(error, RoomsUnavailable)
+    assert isinstance(error, Refused) is alone

@@ -49,15 +49,16 @@ async def drain(worker: Worker) -> None:
 async def break_it(world: World, worker: Worker, after: float) -> None:
     """See who has the call, ask its agent for a while, and break the lease that was seen; it may be
     killed halfway, and others may do the same."""
-    clock, sid = worker.process.clock, world.room.sid
+    clock = worker.process.clock
     try:
-        seen = (await worker.engine.read(CALL)).epoch
+        reading = await worker.engine.read(CALL)
+        seen = reading.epoch
         await clock.sleep(after)
         world.judge.fairness.who[breaker_of(seen)] = Who(worker.process, breaks=seen)
         world.note(f"{worker.process.name} breaks epoch {seen}")
         for _ in range(3):
             try:
-                if await break_lease(worker.engine, CALL, seen, sid):
+                if await break_lease(worker.engine, CALL, seen, reading.position):
                     world.judge.fairness.broken(seen)
                 break
             except StoreError:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from recall_livekit.call import Call, CallState
 from recall_livekit.engine.engine import Engine
 from recall_livekit.errors import Closed, OutboxFull, ReadOnly
-from recall_livekit.keeper import IfHeld
 from recall_livekit.models import Outcome
 from recall_livekit.spool.spool import Spool
+from recall_livekit.standing import IfHeld
 from recall_livekit.testing.faults import Faults, FaultyStore
 
 from .audit import CALL

@@ -38,6 +38,10 @@ def agent_left(identity: str = "agent-1", *, event_id: str = "EV_1", room: str =
     return body_of("participant_left", participant=member, event_id=event_id, room=room)
 
 
+def digest_of(body: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
 def signed(
     body: bytes,
     *,
@@ -48,6 +52,5 @@ def signed(
 ) -> str:
     """The Authorization header that goes with a body. Some are made as the tests are collected,
     long before they run: they last a day."""
-    of_body = base64.b64encode(hashlib.sha256(body).digest()).decode()
     token = api.AccessToken(key, secret).with_ttl(timedelta(seconds=seconds))
-    return token.with_sha256(digest or of_body).to_jwt()
+    return token.with_sha256(digest or digest_of(body)).to_jwt()

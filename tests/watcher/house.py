@@ -7,7 +7,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from recall_livekit import Held
@@ -18,8 +18,8 @@ from recall_livekit.errors import Fenced, RoomsUnavailable, StoreError
 from recall_livekit.models import Outcome
 from recall_livekit.rooms.livekit_rooms import Dispatched, Member, Room
 from recall_livekit.rooms.orders import Orders, Pulse
+from recall_livekit.testing.leash import eventually
 
-from ..real.leash import eventually
 from .records import LoopClock, Machine, Process
 
 LAUNCH = 0.2
@@ -86,13 +86,17 @@ class House:
         if room not in self.open or identity not in self.open[room].members:
             return None
         agent = self.open[room].agents.get(identity)
-        waits = seconds
+        until = self.clock.monotonic() + seconds
         while agent is None or not agent.answers:
-            if waits <= 0:
+            if (left := until - self.clock.monotonic()) <= 0:
                 return None
-            await asyncio.sleep(0.05)  # one that wakes finds the question waiting
-            waits -= 0.05
+            await asyncio.sleep(min(0.05, left))  # one that wakes finds the question waiting
         return agent.pulse
+
+    async def perform(
+        self, room: str, identity: str, method: str, payload: str = "", *, seconds: float
+    ) -> str:
+        raise AssertionError("a watcher performs nothing but `ask`")
 
     async def dispatch(
         self, room: Room, agent_name: str, *, metadata: str = "", orders: Orders | None = None
@@ -229,6 +233,7 @@ class Agent:
         self._awake = asyncio.Event()
         self._awake.set()
         self._task: asyncio.Task[None] | None = None
+        self._lock = ""
 
     @property
     def call(self) -> str:
@@ -279,10 +284,25 @@ class Agent:
                 return
         else:
             await self._take()
-        await asyncio.sleep(self.house.joins_after)
+        await self._come()
         self._join()
         self.house.on_join(self)
         await self._serve()
+
+    async def _come(self) -> None:
+        """Be on the way in; if its lease is broken meanwhile, take the call again, as a keeper
+        does."""
+        there = self.house.clock.monotonic() + self.house.joins_after
+        while (left := there - self.house.clock.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._stay()
+                self.state = "acquiring"
+                await self._take()
+
+    async def _stay(self) -> None:
+        transport = self.process.recall._transport
+        await transport.stay(self.call, self.identity, self.epoch, self._lock)
 
     async def _stood_by(self) -> bool:
         """Wait as the one standby of the call; False if there is another."""
@@ -320,7 +340,7 @@ class Agent:
             self.state, self.epoch = "holding", grant.epoch
 
     async def _request(self, chain: str) -> Acquire:
-        lock = f"lock-{LoopClock().new_id()}"
+        self._lock = lock = f"lock-{LoopClock().new_id()}"
         read = await self.process.recall._transport.read(chain)
         await self.process.recall._transport.hold_lock(lock)
         return Acquire(
@@ -377,8 +397,3 @@ class Agent:
         await asyncio.sleep(TIMED_OUT)
         if not self.answers:
             self.here.members.pop(self.identity, None)
-
-
-def another_agent(name: str, joined_at: float) -> Member:
-    """An agent that is none of ours."""
-    return replace(Member("other", "agent", joined_at), agent_name=name)

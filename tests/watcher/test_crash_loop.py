@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from recall_livekit import InvalidSettings, Recall
+from recall_livekit.testing.leash import eventually
 from recall_livekit.watcher import Watcher
 
-from ..real.leash import eventually
 from .house import Agent, House
 from .running import Running, house, now, replaced, virtual, watching
 

@@ -11,9 +11,9 @@ import pytest
 
 from recall_livekit import Recall
 from recall_livekit.call_ids import WATCHER_CALL_ID
+from recall_livekit.testing.leash import eventually
 from recall_livekit.watcher.leading import Leader, NotActing
 
-from ..real.leash import eventually
 from .records import Machine
 from .running import virtual
 

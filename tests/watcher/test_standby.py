@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from recall_livekit.rooms.livekit_rooms import Room
+from recall_livekit.rooms.orders import StandbyKind
+from recall_livekit.rooms.protocol import Refused
+from recall_livekit.watcher import WatcherSettings
+
 from .house import Agent, House
+from .records import LoopClock
 from .running import house, now, replaced, virtual, watching
 
-Kind = Literal["following", "joined"]
-KINDS: tuple[Kind, ...] = ("following", "joined")
+KINDS: tuple[StandbyKind, ...] = ("following", "joined")
 
 
 def standbys(here: House, room: str) -> list[Agent]:
@@ -19,7 +25,7 @@ def standbys(here: House, room: str) -> list[Agent]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_live_call_is_given_one_and_only_one(kind: Kind) -> None:
+def test_a_live_call_is_given_one_and_only_one(kind: StandbyKind) -> None:
     @virtual
     async def story() -> None:
         async with house() as here, watching(here, standby=kind) as watch:
@@ -38,7 +44,9 @@ def test_a_live_call_is_given_one_and_only_one(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_takes_the_call_over_without_a_dispatch_and_another_one_follows(kind: Kind) -> None:
+def test_it_takes_the_call_over_without_a_dispatch_and_another_one_follows(
+    kind: StandbyKind,
+) -> None:
     @virtual
     async def story() -> None:
         async with house() as here, watching(here, standby=kind) as watch:
@@ -58,7 +66,7 @@ def test_it_takes_the_call_over_without_a_dispatch_and_another_one_follows(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frozen_agent_is_thrown_out_and_the_standby_acts(kind: Kind) -> None:
+def test_a_frozen_agent_is_thrown_out_and_the_standby_acts(kind: StandbyKind) -> None:
     @virtual
     async def story() -> None:
         async with house() as here, watching(here, standby=kind) as watch:
@@ -173,3 +181,78 @@ async def test_the_agent_is_asked_as_ever_while_a_standby_is_brought() -> None:
         here.idle = 1
         agent.kill()
         assert await replaced(here, "billing", agent, within=2) < 1.0
+
+
+@virtual
+async def test_a_standby_whose_lease_cannot_be_read_for_a_moment_is_the_only_one() -> None:
+    async with house() as here, watching(here, standby="following") as watch:
+        dispatch = here.dispatch
+
+        async def cut(*args: Any, **kwargs: Any) -> str:
+            watch.process.line.cut = True
+            asyncio.get_running_loop().call_later(0.3, setattr, watch.process.line, "cut", False)
+            return await dispatch(*args, **kwargs)
+
+        here.dispatch = cut  # type: ignore[method-assign]
+        await here.call("billing")
+        await asyncio.sleep(30)
+        assert len(standbys(here, "billing")) == 1
+        assert watch.counts.standbys_dispatched == watch.counts.standbys_joined == 1
+
+
+@virtual
+async def test_a_standby_that_cannot_be_asked_for_is_tried_with_growing_pauses() -> None:
+    async with house() as here, watching(here, standby="following"):
+        agent = await here.call("billing")
+        tries = 0
+
+        async def refused(*args: Any, **kwargs: Any) -> str:
+            nonlocal tries
+            tries += 1
+            raise Refused("LiveKit's server refused: internal: no")
+
+        here.dispatch = refused  # type: ignore[method-assign]
+        await asyncio.sleep(300)
+        assert 4 < tries < 12
+        assert here.speaking("billing") == [agent]
+
+
+@virtual
+async def test_the_pause_begins_when_the_standby_was_not_seen_to_come() -> None:
+    """It is waited for as long as `join_wait`, whichever of many rooms it was for."""
+    wait = {"join_wait": 5.0, "standby_retry_first": 6.0, "standby_retry_last": 6.0}
+    async with house() as here, watching(here, standby="following", settings=wait):
+        for number in range(4):
+            await here.call(f"room {number}")
+        here.idle, asked = 0, dict[str, list[float]]()
+        dispatch = here.dispatch
+
+        async def noted(room: Room, *args: Any, **kwargs: Any) -> str:
+            asked.setdefault(room.name, []).append(now())
+            return await dispatch(room, *args, **kwargs)
+
+        here.dispatch = noted  # type: ignore[method-assign]
+        for agent in [one for one in here.all if one.state == "standby"]:
+            agent.kill()
+        await asyncio.sleep(300)
+        pauses = [b - a for times in asked.values() for a, b in pairwise(times)]
+        assert len(asked) == 4
+        assert len(pauses) > 20
+        assert min(pauses) >= 11
+
+
+@virtual
+async def test_nobody_wakes_for_a_call_that_is_given_no_standby() -> None:
+    sleep, slept = LoopClock.sleep, list[float]()
+
+    async def noted(clock: LoopClock, seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(clock, seconds)
+
+    async with house() as here, watching(here, standby="following", standby_for=lambda _: False):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(LoopClock, "sleep", noted)
+            await here.call("billing")
+            await asyncio.sleep(60)
+    assert slept
+    assert WatcherSettings().ask_interval not in slept

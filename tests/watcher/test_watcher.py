@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from .house import Agent
 from .running import house, now, replaced, virtual, watching
@@ -375,3 +376,56 @@ async def test_an_agent_that_is_slow_to_join_is_waited_for() -> None:
         await asyncio.sleep(5)
         assert len(here.dispatched) == 1
         assert len(here.live("billing")) == 1
+
+
+@virtual
+async def test_a_live_worker_that_is_slow_to_join_has_its_lease_broken_at_times_only() -> None:
+    """LiveKit itself dispatched it; whenever its lease is broken it takes the call again."""
+    async with house() as here, watching(here) as watch:
+        here.joins_after = 4.0
+        agent = await here.call("billing")
+        assert 1 <= watch.counts.leases_broken <= 2
+        await asyncio.sleep(5)
+        assert here.speaking("billing") == [agent]
+        assert len(here.live("billing")) == 1
+        assert here.evicted == []
+        assert watch.counts.leases_broken <= 2
+
+
+@virtual
+async def test_a_lease_is_broken_by_what_was_read_of_it() -> None:
+    async with house() as here, watching(here) as watch:
+        agent = await here.call("billing")
+        await asyncio.sleep(10)
+        transport: Any = watch.process.recall._transport
+        read, asked = transport.read, []
+        acquire, breaking = transport.acquire, []
+
+        async def reads(call: str, *args: Any) -> Any:
+            asked.append((call, bool(args)))
+            return await read(call, *args)
+
+        async def acquires(call: str, request: Any) -> Any:
+            breaking.append(request.read_position)
+            return await acquire(call, request)
+
+        transport.read, transport.acquire = reads, acquires
+        agent.freeze()
+        await replaced(here, "billing", agent, within=3)
+        assert len(breaking) == 1
+        assert breaking[0] > 0
+        assert ("billing", False) not in asked  # only looks, which name the room
+
+
+@virtual
+async def test_an_erased_call_s_lease_is_broken_too_once_it_is_another_call() -> None:
+    async with house() as here, watching(here):
+        first = await here.call("billing")
+        await asyncio.sleep(3)
+        await here.machine.process().recall.erase("billing")
+        first.kill()
+        here.open.pop("billing")
+        second = await here.call("billing")
+        await asyncio.sleep(6)
+        second.freeze()
+        await replaced(here, "billing", second, within=4)
