@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from livekit import rtc
+from livekit.agents.types import TOPIC_TRANSCRIPTION
 
 from .espeak import Espeak, Samples
 from .recording import SAMPLE_RATE, Recording
@@ -18,7 +19,6 @@ __all__ = ["CALLER", "Caller", "Line", "caller"]
 
 CALLER = "caller"
 CONNECT_S = 10.0
-TRANSCRIPTION = "lk.transcription"
 FRAME_MS = 20
 _FRAME = SAMPLE_RATE * FRAME_MS // 1000
 _WAKE_S = 0.02
@@ -82,7 +82,7 @@ class Caller:
     async def join(self, url: str, token: str) -> None:
         """Enter the room, speaking and listening from now on."""
         self.room.on("track_subscribed", self._subscribed)
-        self.room.register_text_stream_handler(TRANSCRIPTION, self._transcribed)
+        self.room.register_text_stream_handler(TOPIC_TRANSCRIPTION, self._transcribed)
         async with asyncio.timeout(CONNECT_S):
             await self.room.connect(url, token)
             track = rtc.LocalAudioTrack.create_audio_track("microphone", self.microphone)
@@ -131,15 +131,14 @@ class Caller:
 @asynccontextmanager
 async def caller(url: str, token: str, voice: Espeak) -> AsyncIterator[Caller]:
     """Be in the room within this block."""
-    microphone = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=200)
-    one = Caller(rtc.Room(), microphone, voice)
-    try:
+    async with AsyncExitStack() as stack:
+        microphone = rtc.AudioSource(SAMPLE_RATE, 1, queue_size_ms=200)
+        stack.push_async_callback(microphone.aclose)
+        one = Caller(rtc.Room(), microphone, voice)
+        stack.push_async_callback(one.stop_listening)
+        stack.push_async_callback(one.room.disconnect)
         await one.join(url, token)
         yield one
-    finally:
-        await one.room.disconnect()
-        await one.stop_listening()
-        await microphone.aclose()
 
 
 def _frames(voice: Espeak, text: str) -> list[Samples]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from .processes import Process, python, running, together
-from .server import LiveKit, livekit_server
+from recovery.process import python
 
-__all__ = ["House", "Mode", "house"]
+from recall_livekit.testing.leash import kill, leashed, started
+from recall_livekit.testing.livekit_server import LiveKitServer
+
+from .server import livekit_server
+
+__all__ = ["House", "Mode", "house", "together"]
 
 Mode = Literal["alone", "recall"]
 WORKERS = ("worker 1", "worker 2")
+START_S = 40.0
+"""The longest that a worker may take to load everything."""
 
 
 class House:
     """Workers are known by their names: "worker 1" and "worker 2"."""
 
-    def __init__(self, directory: Path, livekit: LiveKit, stack: AsyncExitStack) -> None:
+    def __init__(self, directory: Path, livekit: LiveKitServer, stack: AsyncExitStack) -> None:
         self.livekit = livekit
         self.records = f"sqlite:///{quote(str(directory / 'records'))}"
         self._directory = directory
@@ -45,8 +53,8 @@ class House:
         """End the workers that others replaced."""
         while self._former:
             worker = self._former.pop()
-            worker.kill()
-            await worker.gone()
+            kill(worker)
+            await worker.wait()
 
     async def start(self, name: str, mode: Mode) -> None:
         """Start one worker; it can take calls when it returns."""
@@ -61,18 +69,20 @@ class House:
         )
         command = (sys.executable, "-m", "livekit_demo.worker", "start")
         log = self._directory / f"worker-{self._starts}.log"
-        worker = await self._stack.enter_async_context(running(*command, log=log, env=environment))
+        worker = await self._stack.enter_async_context(
+            leashed(*command, log=log, env=environment, cwd=self._directory)
+        )
         self._workers[name] = worker
 
         async def ready() -> bool:
             return sign.exists() and bool(sign.read_text())
 
-        await worker.ready(ready)
+        await started(worker, ready, log, within=START_S)
         self._pids[name] = int(sign.read_text())
 
     def kill(self, name: str) -> None:
         """SIGKILL for a worker and all its processes."""
-        self._workers[name].kill()
+        kill(self._workers[name])
 
 
 @asynccontextmanager
@@ -80,3 +90,13 @@ async def house(directory: Path) -> AsyncIterator[House]:
     """Run a livekit-server and, later, workers; all are gone at the end."""
     async with livekit_server(directory) as livekit, AsyncExitStack() as stack:
         yield House(directory, livekit, stack)
+
+
+async def together(*work: Coroutine[object, object, None]) -> None:
+    """Do all of it at once; the first failure ends the rest, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None

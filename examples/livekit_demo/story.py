@@ -14,8 +14,7 @@ from recall_livekit.rooms.orders import STANDBY
 
 from . import script
 from .caller import Caller, caller
-from .house import House
-from .processes import together
+from .house import House, together
 from .recording import SLOT_S, Recording
 from .telling import Telling, telling
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from recall_livekit.errors import RecallError
+from recall_livekit.testing.leash import NotStarted
 
 from .process import DemoFailed
 from .screen import open_screen
@@ -44,7 +45,7 @@ def run_demo(demo: Demo, about: str, *, real_model: bool = True) -> int:
     screen = open_screen(options.plain)
     try:
         return asyncio.run(run(demo, screen, keep))
-    except (DemoFailed, RecallError, TimeoutError) as error:
+    except (DemoFailed, NotStarted, RecallError, TimeoutError) as error:
         screen.say(str(error) or "it took too long", good=False)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):

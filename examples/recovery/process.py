@@ -15,13 +15,19 @@ from typing import ClassVar, Self
 from .timeline import COLUMNS
 from .wire import Event
 
-__all__ = ["DemoFailed", "Process", "Server", "Worker", "workers"]
+__all__ = ["DemoFailed", "Process", "Server", "Worker", "python", "workers"]
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 
 
 class DemoFailed(Exception):
     """The demo cannot go on; the message says why."""
+
+
+def python(**environment: str) -> dict[str, str]:
+    """An environment in which a process of ours finds the modules of the examples."""
+    search = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])
+    return {**os.environ, **environment, "PYTHONPATH": search}
 
 
 class Process:
@@ -42,7 +48,6 @@ class Process:
         cls, number: int, log: Path, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> Self:
         """Start it, beside its log. It ends with this process, whose end closes its input."""
-        search = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", cls.module, *arguments),
@@ -50,7 +55,7 @@ class Process:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=output,
                 cwd=log.parent,
-                env={**os.environ, **(environment or {}), "PYTHONPATH": search},
+                env=python(**(environment or {})),
                 start_new_session=True,  # Ctrl-C is for the demo, which ends its processes
             )
         return cls(number, process, log)

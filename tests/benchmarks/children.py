@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.real.leash import eventually, leashed
+from recall_livekit.testing.leash import eventually, leashed
 
 ROOT = Path(__file__).parents[2]
 _numbers = itertools.count()

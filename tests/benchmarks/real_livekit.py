@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from recall_livekit.rooms.orders import StandbyKind
+from recall_livekit.testing.livekit_server import find_livekit_server
 from tests.real.measure import House, Way, measure_gaps, measure_silence, measure_standby
-from tests.real.server import find_server
-from tests.real.workers import StandbyKind
 
 from .registry import Row, Scale, Skipped, benchmark
 
@@ -78,5 +78,5 @@ def standby_cost(scale: Scale) -> Iterable[Row]:
 
 
 def _need_server() -> None:
-    if find_server() is None:
+    if find_livekit_server() is None:
         raise Skipped("no livekit-server: `make bench` builds one where Go is at hand")

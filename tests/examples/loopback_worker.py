@@ -4,8 +4,10 @@ full: `python loopback_worker.py start`."""
 from livekit.agents import cli
 from livekit_worker import server
 
-server.load_fnc = lambda *_: 0.05
+assert hasattr(server, "_host"), "livekit-agents has another name for it"
+assert hasattr(server, "_port"), "livekit-agents has another name for it"
 server._host, server._port = "127.0.0.1", 0
+server.load_fnc = lambda *_: 0.05
 
 if __name__ == "__main__":
     cli.run_app(server)

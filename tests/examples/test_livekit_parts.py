@@ -14,9 +14,9 @@ from livekit.agents.types import TimedString
 from livekit_demo import script
 from livekit_demo.ears import LengthSTT
 from livekit_demo.espeak import Espeak, Samples
-from livekit_demo.processes import together
+from livekit_demo.house import together
 from livekit_demo.recording import SAMPLE_RATE, Recording, Track
-from livekit_demo.server import find_livekit_server
+from livekit_demo.server import livekit_server
 from livekit_demo.story import Outcome, Part, faults
 from livekit_demo.voice import EspeakTTS
 from recovery.process import DemoFailed
@@ -246,12 +246,12 @@ def test_without_a_livekit_server_it_says_where_to_get_one(
 ) -> None:
     monkeypatch.delenv("LIVEKIT_SERVER_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("livekit_demo.server.EXAMPLES", tmp_path / "examples")
+    monkeypatch.setattr("recall_livekit.testing.livekit_server.BUILT", tmp_path / "built")
     with pytest.raises(DemoFailed, match="make demo-livekit"):
-        find_livekit_server()
+        livekit_server(tmp_path)
     monkeypatch.setenv("LIVEKIT_SERVER_BIN", str(tmp_path / "nothing"))
     with pytest.raises(DemoFailed, match="is no program"):
-        find_livekit_server()
+        livekit_server(tmp_path)
 
 
 def test_the_recordings_are_aligned_at_the_kill() -> None:

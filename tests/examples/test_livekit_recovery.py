@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from livekit_demo.server import find_livekit_server
-from recovery.process import DemoFailed
+
+from ..cli.terminal import bounded
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "livekit_recovery.py"
@@ -21,24 +23,17 @@ LONGEST_S = 110
 CAME = r"- has the call"
 
 
-def has_server() -> bool:
-    try:
-        return bool(find_livekit_server())
-    except DemoFailed:
-        return False
-
-
-needs_server = pytest.mark.skipif(not has_server(), reason="no livekit-server binary")
-
-
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def start(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
         [sys.executable, str(DEMO), "--plain", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | environment,
     )
+    with bounded(process, LONGEST_S + 5) as demo:
+        yield demo
 
 
 def processes_in(directory: Path) -> list[str]:
@@ -68,7 +63,6 @@ def silences(output: str) -> dict[str, str]:
 
 
 @pytest.mark.livekit
-@needs_server
 def test_the_demo_shows_three_calls(tmp_path: Path) -> None:
     with start("--keep", str(tmp_path)) as demo:
         output, errors = demo.communicate(timeout=LONGEST_S)
@@ -105,7 +99,6 @@ def audible_seconds(path: Path) -> float:
 
 
 @pytest.mark.livekit
-@needs_server
 @pytest.mark.parametrize(
     "end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
@@ -131,7 +124,6 @@ if os.environ.get("MODE") == "recall":
 
 @pytest.mark.long
 @pytest.mark.livekit
-@needs_server
 def test_the_demo_fails_if_the_successor_knows_nothing(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
     with start(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}") as demo:

@@ -2,17 +2,19 @@
 
 import asyncio
 import sys
+from asyncio.subprocess import Process
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from livekit_demo import script
 from livekit_demo.caller import Caller, caller
-from livekit_demo.processes import Process, python, running
-from livekit_demo.server import LiveKit, livekit_server
+from recovery.process import python
+
+from recall_livekit.testing.leash import kill, leashed, started
+from recall_livekit.testing.livekit_server import LiveKitServer
 
 from .fake_openai import FakeOpenAI, fake_openai, text_of
-from .test_livekit_recovery import needs_server
 
 pytestmark = pytest.mark.anyio
 
@@ -20,11 +22,12 @@ WORKER = Path(__file__).with_name("loopback_worker.py")
 ROOM = "table"
 AGENT = ""
 """An agent that gives no name is known by none."""
+START_S = 40.0
 STEP_S = 15.0
 
 
 def worker(
-    directory: Path, name: str, livekit: LiveKit, openai: FakeOpenAI
+    directory: Path, name: str, livekit: LiveKitServer, openai: FakeOpenAI
 ) -> AbstractAsyncContextManager[Process]:
     environment = {
         key: value
@@ -37,26 +40,21 @@ def worker(
         if "proxy" not in key.lower()
     }
     command = (sys.executable, str(WORKER), "start")
-    return running(*command, log=directory / f"{name}.log", env=environment)
+    return leashed(*command, log=directory / f"{name}.log", env=environment, cwd=directory)
 
 
 async def registered(process: Process, log: Path) -> None:
     async def told() -> bool:
-        return "registered worker" in log_of(log)
+        return "registered worker" in log.read_text()  # noqa: ASYNC240
 
-    await process.ready(told)
-
-
-def log_of(path: Path) -> str:
-    return path.read_text()
+    await started(process, told, log, within=START_S)
 
 
 @pytest.mark.livekit
-@needs_server
 async def test_its_calls_survive_it(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(100),
-        livekit_server(tmp_path) as livekit,
+        LiveKitServer(tmp_path) as livekit,
         fake_openai() as openai,
         worker(tmp_path, "first", livekit, openai) as first,
     ):
@@ -68,7 +66,7 @@ async def test_its_calls_survive_it(tmp_path: Path) -> None:
                 await registered(second, tmp_path / "second.log")
                 await ada.say(script.ORDER)
                 await says(ada, "table for four")
-                first.kill()
+                kill(first)
                 await says(ada, script.RESUMED)
                 await ada.say(script.YES)
                 await says(ada, "Booked: Order(people='four'")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from livekit import rtc
+from livekit.agents.types import TOPIC_TRANSCRIPTION
 
 from recall_livekit.testing.voices import FRAME_MS, SAMPLE_RATE, Ear, Sound, WordEar, tones
 
 from .dialogue import bare, in_order
 
 CONNECT_S = 10.0
-TRANSCRIPTION = "lk.transcription"
 _QUIET = rtc.AudioFrame(bytes(2 * SAMPLE_RATE // 2), SAMPLE_RATE, 1, SAMPLE_RATE // 2)
 _FRAME_S = FRAME_MS / 1000
 
@@ -168,7 +168,7 @@ class Caller:
     async def _join(self) -> None:
         self._room.on("track_subscribed", self._subscribed)
         self._room.on("track_unsubscribed", self._unsubscribed)
-        self._room.register_text_stream_handler(TRANSCRIPTION, self._transcribed)
+        self._room.register_text_stream_handler(TOPIC_TRANSCRIPTION, self._transcribed)
         async with asyncio.timeout(CONNECT_S):
             await self._room.connect(self._url, self._token)
             if self._silent:

@@ -14,12 +14,13 @@ from typing import Literal, TypeAlias
 
 import psutil
 
+from recall_livekit.rooms.orders import StandbyKind
 from recall_livekit.watcher.settings import WatcherSettings
 
 from .records import RecordsServer
 from .scene import Scene, scene
 from .stage import Stage
-from .workers import Job, Part, StandbyKind
+from .workers import Job, Part
 
 House = Literal["livekit", "recall", "following", "joined", "http", "http_following"]
 """What is on the stage: LiveKit alone; two workers that watch each other; the same with a standby

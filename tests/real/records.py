@@ -1,13 +1,13 @@
 """A Recall server as a process, for as long as a test needs it; it can be killed and come back."""
 
-import asyncio
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
-from .leash import leashed, started
-from .server import free_ports
+from recall_livekit.testing.leash import free_ports, leashed, started
+from recall_livekit.testing.livekit_server import answers
+
+from ..cli.terminal import COMMAND
 
 
 class RecordsServer:
@@ -40,19 +40,10 @@ class RecordsServer:
     async def _start(self) -> None:
         log = self.directory / "records.log"
         command = (
-            *(sys.executable, "-m", "recall_livekit.cli", "serve"),
-            *("--store", f"sqlite:///{self.directory / 'records'}"),
+            *(*COMMAND, "serve", "--store", f"sqlite:///{self.directory / 'records'}"),
             *("--listen", f"127.0.0.1:{self._port}"),
         )
         async with AsyncExitStack() as stack:
             process = await stack.enter_async_context(leashed(*command, log=log))
-            await started(process, self._answers, log)
+            await started(process, lambda: answers(self._port), log)
             self._stack = stack.pop_all()
-
-    async def _answers(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        except OSError:
-            return False
-        writer.close()
-        return True

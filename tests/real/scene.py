@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from recall_livekit import Recall, Turn
+from recall_livekit.testing.leash import eventually
 
 from .caller import Caller
 from .dialogue import GREETING, NUMBER, TELL_NUMBER
-from .leash import eventually
 from .stage import Stage
 from .workers import Job
 

@@ -7,9 +7,11 @@ from typing import Self
 
 from livekit import api
 
+from recall_livekit.rooms.orders import STANDBY
+from recall_livekit.testing.leash import eventually
+from recall_livekit.testing.livekit_server import LiveKitServer
+
 from .caller import Caller
-from .leash import eventually
-from .server import LiveKitServer
 from .workers import AGENT, Job, Part, Worker
 
 WARM_S = 30.0
@@ -31,7 +33,7 @@ class Stage:
     ) -> None:
         self.directory = directory
         self.records = records or f"sqlite:///{directory / 'records'}"
-        self.server = LiveKitServer(directory, webhooks=webhooks)
+        self.server = LiveKitServer(directory, webhooks=webhooks, departure_timeout=8)
         self.workers = [
             Worker(f"worker-{number}", part, self.server, directory, self.records)
             for number, part in enumerate(parts, 1)
@@ -90,7 +92,7 @@ class Stage:
         """The identities of the agents in the room that are no standby."""
         inside = await self._inside(room)
         agents = (one for one in inside if one.kind == api.ParticipantInfo.Kind.AGENT)
-        return {one.identity for one in agents if not one.attributes.get("recall.standby")}
+        return {one.identity for one in agents if not one.attributes.get(STANDBY)}
 
     async def _inside(self, room: str) -> Sequence[api.ParticipantInfo]:
         request = api.ListParticipantsRequest(room=room)

@@ -10,9 +10,9 @@ import pytest
 
 from recall_livekit import Recall
 from recall_livekit.engine.fold import Fold
+from recall_livekit.testing.leash import eventually
 
 from ..conftest import engine_of
-from .leash import eventually
 from .scene import Scene, scene
 from .stage import Stage
 from .workers import Part

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from recall_livekit import Recall
+from recall_livekit.testing.leash import eventually
 
 from .caller import Caller
 from .dialogue import GREETING, bare
-from .leash import eventually
 from .stage import Stage
 from .workers import Part
 

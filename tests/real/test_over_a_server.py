@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from recall_livekit.testing.leash import eventually
+
 from ..remote.wire import Wire, wire
 from .dialogue import TELL_NUMBER
-from .leash import eventually
 from .records import RecordsServer
 from .scene import Scene, report, scene
 from .stage import Stage
@@ -98,10 +99,12 @@ async def test_the_records_are_away_while_the_agent_lives(house: House) -> None:
     async with scene(house.stage, "records-away") as here:
         agent = await here.talking()
         await house.records.killed()
-        await asyncio.sleep(1)
-        again = time.monotonic()
-        await here.converse(agent)
-        await house.records.restarted()
+        try:
+            await asyncio.sleep(1)
+            again = time.monotonic()
+            await here.converse(agent)
+        finally:
+            await house.records.restarted()
         await asyncio.sleep(2)
         assert here.caller.timeline.voices(after=again) == [agent.identity]
         assert house.stage.jobs(here.room) == [agent]
@@ -114,8 +117,10 @@ async def test_the_records_are_away_while_the_agent_dies(house: House) -> None:
 
         async def both_die() -> None:
             await house.records.killed()
-            agent.kill()
-            await house.records.restarted()
+            try:
+                agent.kill()
+            finally:
+                await house.records.restarted()
 
         loss = await here.lose(agent, both_die)
         await here.assert_resumed(loss)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from recall_livekit.testing.leash import eventually
+
 from .dialogue import MORE, NUMBER
-from .leash import eventually
 from .scene import Loss, Scene, report, scene
 from .stage import Stage
 from .workers import Part

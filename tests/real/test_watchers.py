@@ -28,7 +28,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-async def house(directory: Path) -> AsyncIterator[House]:
+async def built(directory: Path) -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
         webhooks = await stack.enter_async_context(Webhooks())
         stage = Stage(directory, Part(), Part(), webhooks=[webhooks.url])
@@ -39,6 +39,17 @@ async def house(directory: Path) -> AsyncIterator[House]:
             await watcher.start()
         webhooks.targets = [one.webhook_url, two.webhook_url]
         yield House(stage, (one, two), webhooks)
+
+
+@pytest.fixture
+async def house(built: House) -> AsyncIterator[House]:
+    """Both watchers run, and each webhook arrives once, whatever the test before it did."""
+    yield built
+    built.webhooks.times = 1
+    for watcher in built.watchers:
+        if not watcher.lives:
+            await watcher.end()
+            await watcher.start()
 
 
 async def test_the_first_dispatch_was_dropped(house: House) -> None:
@@ -80,7 +91,6 @@ async def test_no_webhook_arrives(house: House) -> None:
 
 
 async def test_webhooks_are_forged(house: House) -> None:
-    house.webhooks.times = 1
     async with scene(house.stage, "forged") as here:
         agent = await here.talking()
         true = next(one for one in house.webhooks.received if one.room == here.room)
@@ -114,5 +124,3 @@ async def test_the_watcher_is_killed_while_it_acts(house: House, after: float) -
         await asyncio.sleep(1)
         await here.assert_alone(loss.successor)
         report(f"the watcher killed {after} s after the job", loss)
-        await acting.end()
-        await acting.start()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,12 +14,12 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-from .leash import leashed, started
-from .server import free_ports
+from recall_livekit.testing.leash import free_ports, kill, leashed, started
+from recall_livekit.watcher.endpoint import WEBHOOK_PATH
+
+from ..cli.terminal import COMMAND
 from .stage import Stage
 from .workers import AGENT
-
-PATH = "/livekit/webhook"
 
 
 class WatcherProcess:
@@ -30,6 +28,8 @@ class WatcherProcess:
     def __init__(self, name: str, directory: Path, stage: Stage, *options: str) -> None:
         self.log = directory / f"{name}.log"
         (port,) = free_ports(1)
+        self.lives = False
+        """Whether it was started, and not killed since."""
         self._address = f"127.0.0.1:{port}"
         self._stage = stage
         self._options = options
@@ -37,7 +37,7 @@ class WatcherProcess:
 
     @property
     def webhook_url(self) -> str:
-        return f"http://{self._address}{PATH}"
+        return f"http://{self._address}{WEBHOOK_PATH}"
 
     @property
     def told(self) -> str:
@@ -53,22 +53,23 @@ class WatcherProcess:
         """Returns when it acts, or would."""
         self.log.unlink(missing_ok=True)
         command = (
-            *(sys.executable, "-m", "recall_livekit.cli", "watch", "--log-level", "debug"),
+            *(*COMMAND, "watch", "--log-level", "debug"),
             *("--url", self._stage.records, "--agent-name", AGENT),
             *("--serve-rooms", "served*", "--listen", self._address, *self._options),
         )
         environment = os.environ | self._stage.server.environment
         async with AsyncExitStack() as stack:
-            process = await stack.enter_async_context(
+            self._process = await stack.enter_async_context(
                 leashed(*command, log=self.log, env=environment)
             )
-            self._group = process.pid
-            await started(process, self._ready, self.log)
+            await started(self._process, self._ready, self.log)
             self._stack = stack.pop_all()
+            self.lives = True
 
     def kill(self) -> None:
         """By SIGKILL, whatever it is doing."""
-        os.killpg(self._group, signal.SIGKILL)
+        self.lives = False
+        kill(self._process)
 
     async def end(self) -> None:
         await self._stack.aclose()
@@ -87,10 +88,6 @@ class Webhook:
 
     body: bytes
     authorization: str
-
-    @property
-    def event(self) -> str:
-        return str(json.loads(self.body)["event"])
 
     @property
     def room(self) -> str:

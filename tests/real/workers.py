@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .leash import eventually, leashed, started
-from .server import ROOT, LiveKitServer
+from recall_livekit.rooms.orders import StandbyKind
+from recall_livekit.testing.leash import eventually, leashed, started
+from recall_livekit.testing.livekit_server import LiveKitServer
 
 Mode = Literal["livekit", "recall", "fallback"]
-StandbyKind = Literal["following", "joined"]
+ROOT = Path(__file__).parents[2]
 AGENT = "support"
 WORKER = Path(__file__).with_name("worker.py")
 
