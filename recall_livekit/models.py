@@ -54,6 +54,10 @@ class Turn(RecordBase):
 
     `late` is a reader's: the turn came in after another writer had the call (rule 7), so it was
     said before turns that are above it. What a writer puts there does not count.
+
+    `committed` says that it became part of the conversation that the model is given. If not, the
+    caller said it and no reply was asked for (LiveKit's StopResponse, a hook that failed), or the
+    agent had it ready and none of it was heard.
     """
 
     kind: Literal["turn"] = "turn"
@@ -65,6 +69,7 @@ class Turn(RecordBase):
     agent: str | None = None
     interrupted: bool = False
     late: bool = False
+    committed: bool = True
 
 
 class WorkingState(Value):
@@ -120,10 +125,20 @@ class Pointer(RecordBase):
     fields: dict[str, str] = Field(default_factory=dict)
 
 
+class Handoff(RecordBase):
+    """Another agent of the session is the active one from here on; both by their labels."""
+
+    kind: Literal["handoff"] = "handoff"
+    agent: str
+    previous: str | None = None
+
+
 class Action(RecordBase):
     """A tool call: recorded as started before it runs, then again with how it went.
 
     `key` names the tool call for ever; an idempotent tool passes it on when it runs again.
+    `call_id` is the model's name for it. `result_ref` fetches a result that is too long for a
+    record. `unrecorded` says that it ran though its beginning was not durable (rule 18).
     """
 
     kind: Literal["action"] = "action"
@@ -133,7 +148,10 @@ class Action(RecordBase):
     status: ActionStatus = "started"
     arguments: str = "{}"
     result: str | None = None
+    result_ref: str | None = None
     call_id: str | None = None
+    agent: str | None = None
+    unrecorded: bool = False
 
 
 class Output(RecordBase):
@@ -166,7 +184,16 @@ class Unreadable(Value):
     at: LooseTime = 0.0
 
 
-_RECORDS = ("turn", "working_state", "userdata", "pointer", "action", "output", "dropped")
+_RECORDS = (
+    "turn",
+    "working_state",
+    "userdata",
+    "pointer",
+    "handoff",
+    "action",
+    "output",
+    "dropped",
+)
 
 
 def known_kind(value: Any, kinds: Collection[str], otherwise: str) -> str:
@@ -187,6 +214,7 @@ Record = Annotated[
     | Annotated[WorkingStateUpdate, Tag("working_state")]
     | Annotated[Userdata, Tag("userdata")]
     | Annotated[Pointer, Tag("pointer")]
+    | Annotated[Handoff, Tag("handoff")]
     | Annotated[Action, Tag("action")]
     | Annotated[Output, Tag("output")]
     | Annotated[Dropped, Tag("dropped")]
@@ -279,8 +307,9 @@ class Briefing(Value):
     """What a new worker is given: a text for the model within a token budget, and its fields.
 
     `notes` is the text without the turns, `text` the whole. `turns` are the newest ones that
-    fit, oldest first. `omitted` counts by kind what did not fit. `estimated` says that tokens
-    were estimated, not counted.
+    fit, oldest first; `finished` are the tool calls since the first of them that ended, in the
+    order in which they began. `actions` are those whose outcome is open. `omitted` counts by kind
+    what did not fit. `estimated` says that tokens were estimated, not counted.
     """
 
     call_id: str
@@ -294,6 +323,7 @@ class Briefing(Value):
     working_state: WorkingState | None = None
     pointers: tuple[Pointer, ...] = ()
     actions: tuple[Action, ...] = ()
+    finished: tuple[Action, ...] = ()
     outputs: tuple[Output, ...] = ()
     partials: tuple[Partial, ...] = ()
     userdata: JsonValue = None

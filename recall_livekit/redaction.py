@@ -29,7 +29,20 @@ TEXT_SECONDS = 0.05
 """What each text adds to the bound on a batch."""
 
 _RULES = frozenset(
-    {"v", "at", "kind", "seq", "role", "status", "action_class", "type", "message_id", "key", "ref"}
+    {
+        "v",
+        "at",
+        "kind",
+        "seq",
+        "role",
+        "status",
+        "action_class",
+        "type",
+        "message_id",
+        "key",
+        "ref",
+        "result_ref",
+    }
 )
 """A record's own fields that hold no text of anybody's, and that the rules need."""
 

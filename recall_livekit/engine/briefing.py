@@ -1,8 +1,8 @@
 """The briefing: what a new worker is told, within a token budget.
 
 Order of claim on the budget: unfinished actions, working state, pointers, words cut off, outputs,
-and then the newest turns, as many as fit. What did not fit is counted in `omitted`. The same
-fold gives the same briefing.
+and then the newest turns with their tool calls, as many as fit. What did not fit is counted in
+`omitted`. The same fold gives the same briefing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from ..models import Action, Briefing, Output, Partial, Pointer, Turn, WorkingSt
 from .fold import Fold
 from .tokens import HEADROOM, TokenCounter
 
-__all__ = ["brief"]
+__all__ = ["brief", "in_time"]
 
 CHARS_A_TOKEN = 20
 """More characters than this to each token that is left cannot fit: such a text is not counted."""
 _NEWEST = "## The newest turns, verbatim"
+_ASIDE = {"user": " (not answered)", "assistant": " (never heard)", "tool": "", "system": ""}
+"""What a turn is that is not part of the conversation."""
 _LINE_TOKENS = 2
 """What a line break and a bullet may cost beyond the line's own words."""
 _MESSAGE_TOKENS = 6
@@ -42,6 +44,12 @@ class _Budget:
         self._left -= cost
         self.used += cost
         return True
+
+    def leaves_out(self, kind: str, count: int) -> None:
+        """Count what did not fit, whatever was counted of it so far."""
+        self.omitted.pop(kind, None)
+        if count:
+            self.omitted[kind] = count
 
     def section(self, kind: str, title: str, lines: Sequence[str]) -> list[str]:
         """Return the title and the lines that fit, or nothing."""
@@ -70,19 +78,20 @@ def brief(
     budget = _Budget(tokens, counter)
     actions = tuple(shown.actions.values())
     notes = _notes(shown, actions, partials, budget)
-    turns = _turns(shown, budget)
+    turns, finished = _newest(shown, budget)
     return Briefing(
         call_id=call_id,
         run=run.number,
         fresh=not (shown.run_turns or partials or actions or shown.working_state),
         notes=notes,
-        text=_with_turns(notes, turns),
+        text=_with_turns(notes, turns, finished),
         tokens=budget.used,
         estimated=counter.estimated,
         turns=turns,
         working_state=shown.working_state,
         pointers=tuple(shown.pointers.values()),
         actions=actions,
+        finished=finished,
         outputs=tuple(shown.outputs),
         partials=tuple(partials),
         userdata=shown.userdata,
@@ -116,29 +125,54 @@ def _notes(
     return "\n".join(lines)
 
 
-def _turns(fold: Fold, budget: _Budget) -> tuple[Turn, ...]:
-    """Return the newest turns that fit, without a hole between them."""
-    kept: list[Turn] = []
-    fits = bool(fold.turns) and budget.takes("turn", _NEWEST)
-    for turn in reversed(fold.turns) if fits else ():
-        if not budget.takes("turn", _turn_line(turn), _MESSAGE_TOKENS):
-            break
-        kept.append(turn)
-    if fold.run_turns > len(kept):
-        budget.omitted["turn"] = fold.run_turns - len(kept)
-    return tuple(reversed(kept))
+def _newest(fold: Fold, budget: _Budget) -> tuple[tuple[Turn, ...], tuple[Action, ...]]:
+    """Return the newest turns that fit, without a hole between them, and the tool calls that
+    ended since the first of them, as far as they fit."""
+    turns: list[Turn] = []
+    finished: list[Action] = []
+    fits = bool(fold.turns or fold.finished) and budget.takes("turn", _NEWEST)
+    for one in reversed(in_time(fold.turns, fold.finished)) if fits else ():
+        if isinstance(one, Turn):
+            if not budget.takes("turn", _turn_line(one), _MESSAGE_TOKENS):
+                break
+            turns.append(one)
+        elif budget.takes("finished", _finished_line(one), 2 * _MESSAGE_TOKENS):
+            finished.append(one)
+    budget.leaves_out("turn", fold.run_turns - len(turns))
+    budget.leaves_out("finished", len(fold.finished) - len(finished))
+    return tuple(reversed(turns)), tuple(reversed(finished))
 
 
-def _with_turns(notes: str, turns: Sequence[Turn]) -> str:
-    if not turns:
-        return notes
-    return "\n".join([notes, "", _NEWEST, *map(_turn_line, turns)])
+def in_time(turns: Iterable[Turn], finished: Iterable[Action]) -> list[Turn | Action]:
+    """Return turns and tool calls in one order: the turns in theirs, each call where it began."""
+    line: list[tuple[float, int, Turn | Action]] = []
+    said = 0.0
+    for turn in turns:
+        said = max(said, turn.at)
+        line.append((said, 0, turn))
+    line += [(action.at, 1, action) for action in finished]
+    return [one for *_, one in sorted(line, key=lambda placed: placed[:2])]
+
+
+def _with_turns(notes: str, turns: Sequence[Turn], finished: Sequence[Action]) -> str:
+    lines = [
+        _turn_line(one) if isinstance(one, Turn) else _finished_line(one)
+        for one in in_time(turns, finished)
+    ]
+    return "\n".join([notes, "", _NEWEST, *lines]) if lines else notes
 
 
 def _turn_line(turn: Turn) -> str:
     cut = " (cut off)" if turn.interrupted else ""
     late = " (late)" if turn.late else ""
-    return f"[{turn.role} #{turn.seq}{cut}{late}] {turn.content}"
+    aside = "" if turn.committed else _ASIDE[turn.role]
+    return f"[{turn.role} #{turn.seq}{cut}{late}{aside}] {turn.content}"
+
+
+def _finished_line(action: Action) -> str:
+    failed = " (failed)" if action.status == "failed" else ""
+    stored = f" (all of it: ref {action.result_ref})" if action.result_ref else ""
+    return f"[tool {action.tool}{failed}] {action.arguments} -> {action.result or ''}{stored}"
 
 
 def _action_line(action: Action) -> str:

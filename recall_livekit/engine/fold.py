@@ -10,6 +10,7 @@ from collections import deque
 from ..models import (
     Action,
     Dropped,
+    Handoff,
     Output,
     Pointer,
     Record,
@@ -34,6 +35,10 @@ from .folded import Folded, RunView, Writer, sid_hash
 __all__ = ["Fold"]
 
 OPEN_ACTIONS = 200
+FINISHED_ACTIONS = 20
+"""The newest tool calls that ended are shown again, each cut to `SHOWN_CHARS` of its arguments and
+of its result."""
+SHOWN_CHARS = 1000
 OUTPUTS = 50
 POINTERS = 200
 TURN_CHARS = 50
@@ -78,6 +83,7 @@ class Fold:
         self.pointers = dict(state.pointers)
         self.actions = dict(state.actions)
         self.begun_by = dict(state.begun_by)
+        self.finished = deque(state.finished, maxlen=FINISHED_ACTIONS)
         self.outputs = deque(state.outputs, maxlen=OUTPUTS)
         self.agent = state.agent
         self.recent = list(state.recent)
@@ -109,6 +115,7 @@ class Fold:
             pointers=dict(self.pointers),
             actions=dict(self.actions),
             begun_by=dict(self.begun_by),
+            finished=tuple(self.finished),
             outputs=tuple(self.outputs),
             agent=self.agent,
             recent=tuple(self.recent),
@@ -252,6 +259,7 @@ class Fold:
         self.pointers.clear()
         self.actions.clear()
         self.begun_by.clear()
+        self.finished.clear()
         self.outputs.clear()
 
     def _erase(self, entry: EraseEntry) -> None:
@@ -311,8 +319,7 @@ class Fold:
                 self._record(record, entry.writer, number, late=late)
 
     def _record(self, record: Record, writer: str, number: int, *, late: bool) -> None:
-        if self.run and (self.run.said_at is None or record.at > self.run.said_at):
-            self.run = self.run.model_copy(update={"said_at": record.at})
+        self._said(record.at)
         match record:
             case Turn():
                 self._turn(record, writer, number, late=late)
@@ -322,6 +329,8 @@ class Fold:
                 self.userdata = record.data
             case Pointer() if not late:
                 self._pointer(record)
+            case Handoff() if not late:
+                self.agent = record.agent
             case Action():
                 self._action(record, writer)
             case Output():
@@ -329,7 +338,11 @@ class Fold:
             case Dropped():
                 self._drop(record.of)
             case _:
-                pass  # late working states and userdata: history, not state (rule 7)
+                pass  # late working states, userdata and handoffs: history, no state (rule 7)
+
+    def _said(self, at: float) -> None:
+        if self.run and (self.run.said_at is None or at > self.run.said_at):
+            self.run = self.run.model_copy(update={"said_at": at})
 
     def _pointer(self, pointer: Pointer) -> None:
         if pointer.name in self.pointers or len(self.pointers) < POINTERS:
@@ -355,12 +368,23 @@ class Fold:
 
     def _action(self, action: Action, writer: str) -> None:
         if action.status not in ("started", "unknown"):
+            self._finish(action)
             self._close_action(action.key)
         elif action.key in self.actions or len(self.actions) < OPEN_ACTIONS:
             self.actions[action.key] = action
             self.begun_by[action.key] = writer
         else:
             self._drop("action")
+
+    def _finish(self, end: Action) -> None:
+        """Keep how it went with how it began: its beginning alone may tell the arguments."""
+        if end.status == "abandoned":
+            return
+        began = self.actions.get(end.key, end)
+        told = end.model_dump(include={"status", "result", "result_ref", "unrecorded"})
+        arguments = end.arguments if end.arguments != "{}" else began.arguments
+        cut = {"arguments": arguments[:SHOWN_CHARS], "result": (end.result or "")[:SHOWN_CHARS]}
+        self.finished.append(began.model_copy(update=told | cut))
 
     def _close_action(self, key: str) -> None:
         self.actions.pop(key, None)

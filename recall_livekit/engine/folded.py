@@ -70,6 +70,7 @@ class Folded(Value):
     pointers: dict[str, Pointer] = Field(default_factory=dict)
     actions: dict[str, Action] = Field(default_factory=dict)
     begun_by: dict[str, str] = Field(default_factory=dict)
+    finished: tuple[Action, ...] = ()
     outputs: tuple[Output, ...] = ()
     agent: str | None = None
     recent: tuple[str, ...] = ()

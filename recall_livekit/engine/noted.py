@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from ..models import Action, Output, Pointer, Turn, Value, WorkingState
+from ..models import Action, Handoff, Output, Pointer, Turn, Value, WorkingState
 
 __all__ = [
     "Erasure",
@@ -15,6 +15,7 @@ __all__ = [
     "LeaseHistory",
     "Noted",
     "NotedAction",
+    "NotedHandoff",
     "NotedOutput",
     "NotedPointer",
     "NotedState",
@@ -80,6 +81,12 @@ class NotedPointer(Noted):
     pointer: Pointer
 
 
+class NotedHandoff(Noted):
+    """One change of the active agent."""
+
+    handoff: Handoff
+
+
 class NotedOutput(Noted):
     """One large tool result."""
 
@@ -111,6 +118,7 @@ class RunHistory(Value):
     states: tuple[NotedState, ...] = ()
     userdata: tuple[NotedUserdata, ...] = ()
     pointers: tuple[NotedPointer, ...] = ()
+    handoffs: tuple[NotedHandoff, ...] = ()
     actions: tuple[NotedAction, ...] = ()
     outputs: tuple[NotedOutput, ...] = ()
     dropped: dict[str, int] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from ..models import (
     Action,
     ActionStatus,
     Dropped,
+    Handoff,
     Output,
     Pointer,
     Record,
@@ -20,6 +21,7 @@ from ..models import (
 )
 from .noted import (
     NotedAction,
+    NotedHandoff,
     NotedOutput,
     NotedPointer,
     NotedState,
@@ -45,6 +47,7 @@ class RunNotes:
         self._states: list[NotedState] = []
         self._userdata: list[NotedUserdata] = []
         self._pointers: list[NotedPointer] = []
+        self._handoffs: list[NotedHandoff] = []
         self._actions: dict[str, NotedAction] = {}
         self._outputs: list[NotedOutput] = []
         self._dropped: dict[str, int] = {}
@@ -60,6 +63,7 @@ class RunNotes:
         copied._state = self._state
         copied._turns, copied._states = list(self._turns), list(self._states)
         copied._userdata, copied._pointers = list(self._userdata), list(self._pointers)
+        copied._handoffs = list(self._handoffs)
         copied._actions, copied._outputs = dict(self._actions), list(self._outputs)
         copied._dropped = dict(self._dropped)
         return copied
@@ -87,6 +91,7 @@ class RunNotes:
                 "states": tuple(self._states),
                 "userdata": tuple(self._userdata),
                 "pointers": tuple(self._pointers),
+                "handoffs": tuple(self._handoffs),
                 "actions": tuple(self._actions.values()),
                 "outputs": tuple(self._outputs),
                 "dropped": dict(self._dropped),
@@ -128,6 +133,9 @@ class RunNotes:
     def _note_pointer(self, pointer: Pointer, where: dict[str, Any]) -> None:
         self._pointers.append(NotedPointer(pointer=pointer, **where))
 
+    def _note_handoff(self, handoff: Handoff, where: dict[str, Any]) -> None:
+        self._handoffs.append(NotedHandoff(handoff=handoff, **where))
+
     def _note_output(self, output: Output, where: dict[str, Any]) -> None:
         self._outputs.append(NotedOutput(output=output, **where))
 
@@ -153,6 +161,7 @@ _HOW: dict[type[Any], Callable[[RunNotes, Any, dict[str, Any]], None]] = {
     WorkingStateUpdate: RunNotes._note_state,
     Userdata: RunNotes._note_userdata,
     Pointer: RunNotes._note_pointer,
+    Handoff: RunNotes._note_handoff,
     Output: RunNotes._note_output,
     Action: RunNotes._note_action,
     Dropped: RunNotes._note_dropped,

@@ -195,7 +195,8 @@ def test_json_has_a_stable_form(invoke: Invoke, filled: Path) -> None:
     ]  # fmt: skip
     assert list(told["history"]["runs"][1]) == [
         "number", "position", "opened_at", "room_sid", "caller", "said_at", "outcome",
-        "outcome_at", "turns", "states", "userdata", "pointers", "actions", "outputs", "dropped",
+        "outcome_at", "turns", "states", "userdata", "pointers", "handoffs", "actions",
+        "outputs", "dropped",
     ]  # fmt: skip
     assert list(told["history"]["leases"][0]) == [
         "epoch", "writer", "position", "taken_at", "run", "agent_name", "ttl", "sign", "end",

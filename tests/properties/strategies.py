@@ -25,6 +25,7 @@ from recall_livekit.engine.entries import (
 from recall_livekit.models import (
     Action,
     Dropped,
+    Handoff,
     Output,
     Pointer,
     Record,
@@ -169,6 +170,7 @@ def updates(text: st.SearchStrategy[str]) -> st.SearchStrategy[WorkingStateUpdat
 def records(text: st.SearchStrategy[str]) -> st.SearchStrategy[Record]:
     """Return records of every known kind."""
     userdata = st.builds(Userdata, at=TIMES, data=st.fixed_dictionaries({"order": text}))
+    handoffs = st.builds(Handoff, at=TIMES, agent=text, previous=st.none() | text)
     outputs = st.builds(Output, at=TIMES, ref=st.just("1/0"), name=text, chars=SMALL, preview=text)
     dropped = st.builds(Dropped, at=TIMES, of=st.just("userdata"), reason=text)
     return as_often_as(
@@ -178,6 +180,7 @@ def records(text: st.SearchStrategy[str]) -> st.SearchStrategy[Record]:
             userdata: 1,
             actions(text): 2,
             pointers(text): 1,
+            handoffs: 1,
             outputs: 1,
             dropped: 1,
         }

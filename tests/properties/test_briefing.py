@@ -133,6 +133,7 @@ def shown(briefing: Briefing) -> Counter[str]:
     lines = Counter(mark.kind for mark in set(found))
     lines["working_state"] = sum(mark.kind == "working_state" for mark in found)
     lines["turn"] = len(briefing.turns)
+    lines["finished"] = len(briefing.finished)
     return lines
 
 
@@ -145,6 +146,7 @@ def total(folded: Fold, partials: Sequence[Partial]) -> Counter[str]:
         partial=len(partials),
         output=len(folded.outputs),
         turn=folded.run_turns,
+        finished=len(folded.finished),
     )
 
 
@@ -160,10 +162,12 @@ def test_its_parts_come_in_the_order_of_their_claim(
 ) -> None:
     folded, cut_off = told(said), [of_anna(one, n, "partial") for n, one in enumerate(partials)]
     briefing = briefed(folded, cut_off, tokens, counter)
-    places = [ORDER.index(mark.kind) for mark in marks(briefing.text)]
+    places = [ORDER.index(mark.kind) for mark in marks(briefing.notes)]
     assert places == sorted(places)
-    newest = tuple(folded.with_waiting().turns)
-    assert briefing.turns == newest[len(newest) - len(briefing.turns) :]
+    newest = {mark.kind for mark in marks(briefing.text.removeprefix(briefing.notes))}
+    assert newest <= {"turn", "action"}
+    turns = tuple(folded.with_waiting().turns)
+    assert briefing.turns == turns[len(turns) - len(briefing.turns) :]
     verbatim = [mark for mark in marks(briefing.text) if mark.kind == "turn"]
     assert verbatim == [mark for turn in briefing.turns for mark in marks(turn.content)]
 

@@ -30,6 +30,7 @@ from recall_livekit.models import (
     Action,
     Briefing,
     Dropped,
+    Handoff,
     Output,
     Partial,
     Partials,
@@ -47,7 +48,17 @@ from recall_livekit.models import (
 
 from .strategies import FINITE, JSON, TEXT, proving, value_of
 
-RECORDS = (Turn, WorkingStateUpdate, Userdata, Pointer, Action, Output, Dropped, Unreadable)
+RECORDS = (
+    Turn,
+    WorkingStateUpdate,
+    Userdata,
+    Pointer,
+    Handoff,
+    Action,
+    Output,
+    Dropped,
+    Unreadable,
+)
 ENTRIES = (RecordsEntry, RunEntry, LeaseEntry, ReleaseEntry, EraseEntry, StubEntry, UnknownEntry)
 OTHERS = (WorkingState, Partial, Partials, Renewal, Briefing)
 REQUESTS = (Origin, Acquire, Reading, Grant, Ack)
