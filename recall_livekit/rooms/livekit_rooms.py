@@ -92,6 +92,8 @@ class Dispatched:
     orders: Orders = field(default_factory=Orders)
     at: float = 0.0
     """When it was made, Unix seconds by LiveKit's clock."""
+    launched: bool = False
+    """Whether a worker took it, which a self-hosted server tells 5 s later."""
 
 
 class LiveKitRooms:
@@ -159,6 +161,7 @@ class LiveKitRooms:
                 one.metadata,
                 read_orders(one.attributes, ""),
                 one.state.created_at / 1e9,
+                bool(one.state.jobs),
             )
             for one in listed
         ]

@@ -32,6 +32,8 @@ logger = logging.getLogger("recall_livekit.watcher")
 
 Came = Literal["joined", "dropped", "left"]
 """What became of a dispatch: its agent is there; it never came; the caller went meanwhile."""
+PATIENCE = (1, 2, 3, 6)
+"""How many times `join_wait` each try of a call waits; the later ones like the last."""
 
 
 class Hands:
@@ -120,9 +122,9 @@ class Hands:
             room, plan.agent_name, metadata=plan.metadata, orders=plan.orders
         )
         self._counts.dispatched += 1
-        patience = self._settings.join_wait * (1 + min(known.drops, 2))
+        patience = self._settings.join_wait * PATIENCE[min(known.drops, len(PATIENCE) - 1)]
         came = await self._await(in_room, patience)
-        if came == "dropped" and await self._is_coming(room, look):
+        if came == "dropped" and await self._is_coming(room, known.unmet, look):
             came = await self._await(in_room, self._settings.coming_wait)
         known.drops = known.drops + 1 if came == "dropped" else 0
         if came == "joined":
@@ -168,10 +170,13 @@ class Hands:
         logger.info("call %s: an agent stands by", call_key(room.name))
         return True
 
-    async def _is_coming(self, room: Room, look: Look) -> bool:
-        """Whether somebody took the call since it was looked at, and is only slow to join."""
+    async def _is_coming(self, room: Room, dispatch: str, look: Look) -> bool:
+        """Whether somebody took the call since it was looked at, or this job, and is only slow."""
         reading = await self._recall._transport.read(room.name)
-        return reading.epoch > look.seen.epoch and reading.liveness is Liveness.LIVE
+        if reading.epoch > look.seen.epoch and reading.liveness is Liveness.LIVE:
+            return True
+        dispatches = await self._rooms.dispatches(room.name)
+        return any(one.id == dispatch and one.launched for one in dispatches)
 
     async def _await(self, look: Callable[[], Awaitable[Came | None]], seconds: float) -> Came:
         """Look until something came of a dispatch; who cannot be asked meanwhile is asked again."""

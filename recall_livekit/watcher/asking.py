@@ -10,7 +10,7 @@ from ..engine.together import together
 from ..rooms.orders import Pulse
 from ..rooms.protocol import Rooms
 from .counts import Counts
-from .judgement import Standing, standing_of
+from .judgement import AgentStanding, standing_of
 from .known import Known
 from .policy import Policy
 from .settings import WatcherSettings
@@ -58,7 +58,7 @@ class Asker:
 
     async def standings(
         self, room: Room, known: Known, agents: Sequence[Member], reading: Reading
-    ) -> dict[str, Standing]:
+    ) -> dict[str, AgentStanding]:
         """Return what each of these agents is to the caller; who is none of ours is left out.
 
         Raises:
@@ -72,7 +72,7 @@ class Asker:
         }
 
     @staticmethod
-    def _standing(known: Known, agent: Member, pulse: Pulse | None) -> Standing:
+    def _standing(known: Known, agent: Member, pulse: Pulse | None) -> AgentStanding:
         standing = standing_of(pulse)
         if pulse is not None and standing == "speaks":
             known.speaks(agent, pulse)

@@ -10,12 +10,12 @@ from ..engine.liveness import Liveness
 from ..rooms.orders import Pulse
 from .settings import WatcherSettings
 
-__all__ = ["Act", "Claim", "Decision", "Seen", "Standing", "judge", "standing_of"]
+__all__ = ["Act", "AgentStanding", "Claim", "Decision", "Seen", "judge", "standing_of"]
 
 Claim = Literal["none", "served", "goes_on"]
 """Why a room must have an agent: it need not; the application says so; its call goes on."""
 
-Standing = Literal["speaks", "waits", "idle", "silent"]
+AgentStanding = Literal["speaks", "waits", "idle", "silent"]
 """What an agent is to its caller: the one who speaks or is about to; one who would take the call
 if it were free; one who lives and does neither; one who did not answer."""
 
@@ -87,7 +87,7 @@ class Seen:
         return self.liveness not in (Liveness.FREE, Liveness.DEAD)
 
 
-def standing_of(pulse: Pulse | None) -> Standing:
+def standing_of(pulse: Pulse | None) -> AgentStanding:
     """Return what an agent is that answered so. One that is not ours speaks, if it lives."""
     if pulse is None:
         return "silent"

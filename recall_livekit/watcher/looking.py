@@ -20,7 +20,7 @@ from ..transport import Transport
 from .asking import Asker
 from .counts import Counts
 from .former import had_its_call
-from .judgement import Claim, Seen, Standing
+from .judgement import AgentStanding, Claim, Seen
 from .known import Known
 from .policy import Policy
 from .settings import WatcherSettings
@@ -142,7 +142,7 @@ class Looker:
         return self._stood_by(self._since(seen, known), stands_by)
 
     def _told(
-        self, known: Known, reading: Reading, claim: Claim, standings: dict[str, Standing]
+        self, known: Known, reading: Reading, claim: Claim, standings: dict[str, AgentStanding]
     ) -> Seen:
         silent = tuple(who for who, standing in standings.items() if standing == "silent")
         return Seen(

@@ -52,11 +52,12 @@ class WatcherSettings:
 
     join_wait: float = 1.0
     """How long after a dispatch its agent may take to join, or to take the call: it is there in
-    0.4 s, or was dropped in silence. Twice and three times as long at the next tries, for an
-    entrypoint that is slow. The next dispatch of the same agent name waits for it."""
+    0.4 s, or was dropped in silence. Twice, three and six times as long at the next tries, for an
+    entrypoint that is slow: after 5 s LiveKit's server tells whether a worker took the job. The
+    next dispatch of the same agent name waits for it."""
 
     coming_wait: float = 10.0
-    """How long an agent that took the call before it joined may still take to join."""
+    """How long an agent may still take to join, if it took the call or a worker took its job."""
 
     join_poll: float = 0.05
     """How often it is looked for meanwhile."""

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from recall_livekit import Held
@@ -28,6 +28,8 @@ JOIN = 0.13
 """From there until it is in the room."""
 TIMED_OUT = 20.3
 """A participant that is dead or frozen leaves after so long."""
+TOLD = 5.0
+"""So long after a dispatch the server tells that a worker took it."""
 EMPTY = 20.0
 """A room without a caller is closed after so long."""
 TTL = 6.0
@@ -59,6 +61,8 @@ class House:
         self.asked: list[str] = []
         self.joins_after = JOIN
         """How long an agent takes to join, once it took the call."""
+        self.starts_after = 0.0
+        """How long its entrypoint works before it makes the agent, which takes the call."""
         self.evicted: list[str] = []
         self.withdrawn: list[str] = []
         self.all: list[Agent] = []
@@ -204,10 +208,17 @@ class House:
         self.all.append(agent)
         try:
             await asyncio.sleep(LAUNCH)
+            self._spawn(self._tell(here, dispatch))
             agent.begin()
             await asyncio.sleep(JOIN)
         finally:
             self.launching -= 1
+
+    async def _tell(self, here: OpenRoom, dispatch: str) -> None:
+        await asyncio.sleep(TOLD - LAUNCH)
+        here.dispatches = [
+            replace(one, launched=one.launched or one.id == dispatch) for one in here.dispatches
+        ]
 
     async def _close_when_empty(self, here: OpenRoom) -> None:
         await asyncio.sleep(EMPTY)
@@ -279,6 +290,8 @@ class Agent:
     # --- its life -------------------------------------------------------------------------------
 
     async def _live(self) -> None:
+        if self.house.starts_after:
+            await asyncio.sleep(self.house.starts_after)
         if self.orders.standby is not None:
             if not await self._stood_by():
                 return

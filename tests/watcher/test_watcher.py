@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from .house import Agent
 from .running import house, now, replaced, virtual, watching
 
@@ -301,8 +303,9 @@ async def test_who_needs_no_agent_any_more_when_its_turn_comes_gets_none() -> No
         waiting = [name for name in here.open if name not in {room for room, *_ in here.dispatched}]
         for name in waiting[:4]:
             here.hangs_up(name)
-        here.idle = 2  # somebody dispatches by hand to a fifth
-        await here._launch(here.open[waiting[4]], "AD_hand", "support", agents[0].orders)
+        fifth = Agent(here, here.open[waiting[4]], "AD_hand", "support", agents[0].orders)
+        here.all.append(fifth)  # somebody dispatched by hand, and it has come
+        fifth.begin()
         await asyncio.sleep(30)
         assert set(waiting[:5]).isdisjoint(room for room, *_ in here.dispatched)
         assert len(here.dispatched) == 5
@@ -376,6 +379,25 @@ async def test_an_agent_that_is_slow_to_join_is_waited_for() -> None:
         await asyncio.sleep(5)
         assert len(here.dispatched) == 1
         assert len(here.live("billing")) == 1
+
+
+@pytest.mark.parametrize(("slow", "tries"), [(4.0, 4), (9.0, 4)])
+def test_an_entrypoint_that_is_slow_is_waited_for_in_the_end(slow: float, tries: int) -> None:
+    """It took nothing yet, and LiveKit tells late that a worker took the job."""
+
+    @virtual
+    async def story() -> None:
+        async with house() as here, watching(here):
+            agent = await here.call("billing")
+            await asyncio.sleep(5)
+            here.starts_after = slow
+            agent.kill()
+            await replaced(here, "billing", agent, within=25)
+            await asyncio.sleep(5)
+            assert len(here.dispatched) == tries
+            assert len(here.live("billing")) == 1
+
+    story()
 
 
 @virtual
