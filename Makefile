@@ -5,11 +5,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SERVER := .cache/bin/livekit-server
 SERVER_VERSION := v1.13.5
+# What measures sound, starts whole workers or fills the machine has it to itself; the rest shares.
+ALONE := tests/real tests/examples tests/benchmarks tests/crash
 
-.PHONY: demo demo-remote demo-livekit test test-long bench lint types clean
+.PHONY: demo demo-half-said demo-remote demo-livekit test test-long bench lint types clean
 
 demo: $(READY)
 	$(BIN)/python examples/call_recovery.py
+
+demo-half-said: $(READY)
+	$(BIN)/python examples/half_said.py
 
 demo-remote: $(READY)
 	$(BIN)/python examples/remote_recovery.py
@@ -18,7 +23,8 @@ demo-livekit: $(READY) $(SERVER)
 	$(BIN)/python examples/livekit_recovery.py
 
 test: $(READY) $(SERVER) lint types
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" -n 2 $(addprefix --ignore=,$(ALONE))
+	$(BIN)/python -m pytest -m "not long" $(ALONE)
 
 test-long: $(READY) $(SERVER)
 	$(BIN)/python -m pytest --timeout 3600

@@ -20,6 +20,7 @@ from .errors import (
     InvalidSettings,
     KeyRefused,
     OutboxFull,
+    OutputMissing,
     ReadOnly,
     RecallError,
     RoleTooLow,
@@ -31,20 +32,26 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .actions import Begun, Resolved, action, action_key
     from .agent import RecallAgent
+    from .attached import Attached, attach
     from .call import Call, CallState
     from .client import Recall
     from .engine.listing import CallSummary
     from .engine.runs import Origin
     from .livekit.agent_server import RecallAgentServer
     from .livekit.first_words import ResumeAudio
+    from .livekit.model_tools import model_tools
     from .livekit.watching import WatcherOptions
-    from .models import Action, Briefing, Partial, Pointer, Turn, WorkingState
+    from .livekit.words import resume_instructions
+    from .models import Action, Briefing, Output, Partial, Pointer, Turn, WorkingState
     from .settings import Settings
     from .watcher import Watcher, WatcherSettings
 
 __all__ = [
     "Action",
+    "Attached",
+    "Begun",
     "Briefing",
     "Call",
     "CallState",
@@ -61,6 +68,8 @@ __all__ = [
     "KeyRefused",
     "Origin",
     "OutboxFull",
+    "Output",
+    "OutputMissing",
     "Partial",
     "Pointer",
     "ReadOnly",
@@ -68,6 +77,7 @@ __all__ = [
     "RecallAgent",
     "RecallAgentServer",
     "RecallError",
+    "Resolved",
     "ResumeAudio",
     "RoleTooLow",
     "RoomsUnavailable",
@@ -81,20 +91,29 @@ __all__ = [
     "WatcherOptions",
     "WatcherSettings",
     "WorkingState",
+    "action",
+    "action_key",
+    "attach",
+    "model_tools",
+    "resume_instructions",
 ]
 
 _HOMES = {
     "Action": "models",
+    "Attached": "attached",
+    "Begun": "actions",
     "Briefing": "models",
     "Call": "call",
     "CallState": "call",
     "CallSummary": "engine.listing",
     "Origin": "engine.runs",
+    "Output": "models",
     "Partial": "models",
     "Pointer": "models",
     "Recall": "client",
     "RecallAgent": "agent",
     "RecallAgentServer": "livekit.agent_server",
+    "Resolved": "actions",
     "ResumeAudio": "livekit.first_words",
     "Settings": "settings",
     "Turn": "models",
@@ -102,6 +121,11 @@ _HOMES = {
     "WatcherOptions": "livekit.watching",
     "WatcherSettings": "watcher",
     "WorkingState": "models",
+    "action": "actions",
+    "action_key": "actions",
+    "attach": "attached",
+    "model_tools": "livekit.model_tools",
+    "resume_instructions": "livekit.words",
 }
 
 

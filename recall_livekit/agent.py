@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
-from livekit.agents import Agent, AgentSession, FlushSentinel, ModelSettings, llm, stt, tts, vad
+from livekit.agents import Agent, AgentSession, llm, stt, tts, vad
 from livekit.agents.types import NotGivenOr
 from livekit.agents.voice.turn import TurnHandlingOptions
 
+from .actions import Resolver
 from .call import Call
 from .client import Recall
+from .livekit.agents import Unattached, listen
+from .livekit.bring_back import AgentFactory
 from .livekit.first_words import ResumeAudio, decoded
-from .livekit.handover import what_is_due
-from .livekit.place import Place
+from .livekit.going_on import go_on, go_on_after_handover
+from .livekit.model_tools import ModelTool
+from .livekit.model_tools import model_tools as tools_of_ours
+from .livekit.options import LiveOptions
 from .livekit.session import LiveSession
 from .livekit.standby import stand_by
-from .livekit.tools import working_state_tool
-from .livekit.userdata import UserdataKeeper
-from .models import Briefing
+from .livekit.words import RESUME_WORDS
+from .models import Action, Briefing
 from .redaction import Redact
 from .remote.address import is_remote
 from .standing import IfHeld, IfLeaseLost
@@ -41,26 +45,6 @@ _records = (
 for _needed in ("anyio._backends._asyncio", _records):
     with suppress(ImportError):
         import_module(_needed)
-
-RESUME_INSTRUCTIONS = (
-    "The line was interrupted for a moment in the middle of this call, and you are back. In the "
-    "caller's language, say one short natural sentence to pick up where you were, and go on from "
-    "there. Do not greet again, do not start over, and do not repeat what was already said."
-)
-RESUME_WORDS = "Sorry, the line dropped for a second."
-RESUME_AFTER_WORDS = (
-    "The line was interrupted for a moment in the middle of this call, and you are back. The "
-    "caller was just told: “{words}”. Go on from where you were, in the caller's language, in one "
-    "or two short natural sentences. Do not apologise again, do not greet again, do not start "
-    "over, and do not repeat what was already said."
-)
-
-REST_INSTRUCTIONS = (
-    "You were in the middle of your last reply: “... {words}” was the last that the caller heard. "
-    "Say the rest of it now, right from there, in the caller's language. The caller noticed "
-    "nothing: do not apologise, do not greet, and do not repeat what was already said."
-)
-LAST_WORDS = 12
 
 
 class AgentOptions(TypedDict, total=False):
@@ -97,10 +81,11 @@ class RecallAgent(Agent):
         if_lease_lost: IfLeaseLost = "standby",
         redact: Redact | None = None,
         userdata_type: type[object] | None = None,
-        model_tools: tuple[Literal["update_working_state"], ...] = (),
+        model_tools: Sequence[ModelTool] = (),
         shutdown_when_left: bool = True,
         resume_audio: ResumeAudio | str | os.PathLike[str] | bytes | None = None,
         resume_words: str = RESUME_WORDS,
+        resume_agents: Mapping[str, AgentFactory] | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
         """Begin to read the call `resume` (the room's name).
@@ -110,19 +95,27 @@ class RecallAgent(Agent):
             resume: The call id: any string of 1 to 256 bytes.
             recall: Where the records live; default `Recall.open()` (`RECALL_URL`, or
                 ``./recall-data``), closed with the call.
-            caller: Who calls, if the job does not tell: the participant's identity or number.
+            caller: Who calls: the participant's identity or number. By default as the job tells,
+                or, where that decides which call it is, whoever is in the room.
             if_held: What to do while a live worker has the call: be its silent "standby",
                 "steal" it, or "leave" the room.
             if_lease_lost: What to do when another takes it: "standby", "leave", or go on to
                 "speak" (unrecorded).
             redact: Applied to every text before it leaves the worker.
             userdata_type: The type in which `session.userdata` is given back.
-            model_tools: Tools of ours that the model is given.
+            model_tools: Tools of ours that the model is given: "update_working_state" and
+                "milestone" (it notes where it is, and what is done), "set_pointer" (where to find
+                what it made), "fetch_output" (it reads long results that were kept aside).
             shutdown_when_left: Whether the job ends when the caller has left.
             resume_audio: A WAV (16 bit PCM; a path, its bytes, or a `ResumeAudio` made where the
                 worker's module is imported) that `on_resume` plays at once, while the model still
                 thinks.
             resume_words: What is said in `resume_audio`: it is shown, recorded, and told the model.
+            resume_agents: What makes the agents that this one hands over to, by their labels (an
+                agent's `id`). If one of them was active when the call was cut off, it is made and
+                takes this one's place; neither's `on_enter` is called then. This one's `on_resume`
+                has it say the first words, unless it is a `RecallAgent` itself. Give the label of
+                an `AgentTask` the agent that awaits it.
 
         An `AgentSession` hears nothing during the first 3 s of its first speech (LiveKit's AEC
         warm-up). On a call that goes on we end that, unless the application gave
@@ -134,26 +127,25 @@ class RecallAgent(Agent):
             InvalidCallId, InvalidSettings: See `Recall`; or `resume_audio` cannot be used.
         """
         self._live: LiveSession | None = None
-        self._place = Place.here()
         self._first_words = decoded(resume_audio)
         self._resume_words = resume_words
-        self._userdata_keeper = UserdataKeeper(userdata_type)
-        self._shutdown_when_left = shutdown_when_left
-        self._recall = recall
-        self._call_options: dict[str, Any] = {
-            "call_id": resume,
-            "room_sid": self._place.room_sid,
-            "caller": caller or self._place.caller,
-            "agent_name": self._place.agent_name,
-            "if_held": if_held,
-            "if_lease_lost": if_lease_lost,
-            "redact": redact,
-        }
-        if "update_working_state" in model_tools:
-            mine = working_state_tool(lambda: self.call)
-            options["tools"] = [*(options.get("tools") or []), mine]
-        self._live = LiveSession.of_job(resume, self._place.job) or self._open()
+        self._options = LiveOptions(
+            resume=resume,
+            recall=recall,
+            caller=caller,
+            if_held=if_held,
+            if_lease_lost=if_lease_lost,
+            redact=redact,
+            userdata_type=userdata_type,
+            shutdown_when_left=shutdown_when_left,
+            resume_agents=resume_agents or {},
+        )
+        if model_tools:
+            mine = tools_of_ours(lambda: self.call, model_tools)
+            options["tools"] = [*(options.get("tools") or []), *mine]
+        self._live = self._options.live()
         super().__init__(instructions=instructions, **options)
+        listen(self, Unattached(lambda: self._attach(self.session)))
 
     @property
     def call(self) -> Call:
@@ -161,6 +153,18 @@ class RecallAgent(Agent):
         if self._live is None:
             raise AttributeError("call")
         return self._live.call
+
+    @property
+    def session(self) -> AgentSession[Any]:
+        """LiveKit's; still there for `on_resume` when another agent was brought back."""
+        if self._live is not None and self._live.session is not None:
+            return self._live.session
+        return super().session
+
+    async def fresh(self) -> bool:
+        """Whether this is a new call, for an agent with an `on_enter` of its own; waits for the
+        records at most as long as `seed_wait` leaves."""
+        return self._live is None or await self._live.is_fresh()
 
     async def stand_by(self, session: AgentSession[Any]) -> bool:
         """Wait until this worker is to speak; True if the session is to be started, now.
@@ -184,6 +188,19 @@ class RecallAgent(Agent):
         """
         return self._live is None or await stand_by(self._live, session, self)
 
+    async def reconcile(self, resolver: Resolver, seconds: float = 3.0) -> tuple[Action, ...]:
+        """Find out how the tool calls went that a dead worker left open, before the agent speaks
+        of them: call it first in `on_resume`. Returns those that are still open.
+
+        `resolver` is asked about each (see `Call.open_actions`), ten at a time and for `seconds`
+        in all: it asks the payment provider, say, for the charge of `action.key`, and returns
+        `Resolved("done", receipt)`, `Resolved("failed", "not charged")`, or None. What it says is
+        recorded, and the model reads it as that call's output instead of "unknown".
+
+        Raises nothing of ours: records that cannot be reached in time leave everything open.
+        """
+        return () if self._live is None else await self._live.reconcile(resolver, seconds)
+
     # --- hooks to override --------------------------------------------------------------------
 
     async def on_fresh(self) -> None:
@@ -192,15 +209,18 @@ class RecallAgent(Agent):
     async def on_resume(self, briefing: Briefing | None) -> None:
         """Go on with a call that another worker began; the agent speaks first.
 
-        `briefing` is None if the records could not be read in time; the agent knows only that
-        somebody was here before it. With `resume_audio` that is said first, at once.
+        `briefing` tells what a person would want to know: `speaker` and `cut_sentence`, `silence`,
+        `awaits_answer`, `actions` and `may_have_happened`. It is None if the records could not be
+        read in time; the agent knows only that somebody was here before it.
+
+        By default the model is told by `resume_instructions(briefing)` to say one short sentence
+        and go on; what `reconcile` settled meanwhile counts. With `resume_audio` that is said
+        first, at once.
         """
-        if self._first_words is None:
-            self.session.generate_reply(instructions=RESUME_INSTRUCTIONS)
-            return
-        self.session.say(self._resume_words, audio=self._first_words.frames())
-        told = RESUME_AFTER_WORDS.format(words=self._resume_words)
-        self.session.generate_reply(instructions=told)
+        if briefing is not None and self._live is not None:
+            left = {"actions": self._live.call.briefing.actions}
+            briefing = briefing.model_copy(update=left)
+        go_on(self.session, briefing, self._first_words, self._resume_words)
 
     async def on_handover(self, briefing: Briefing) -> None:
         """Go on with a call that another worker gave away on purpose, at a deploy for instance;
@@ -210,15 +230,7 @@ class RecallAgent(Agent):
         no answer yet; else waits for the caller. A worker that died before it could hand over was
         cut off in mid-sentence: then this is `on_resume`.
         """
-        match what_is_due(briefing):
-            case "resume":
-                await self.on_resume(briefing)
-            case "rest":
-                last = briefing.turns[-1].content.split()[-LAST_WORDS:]
-                told = REST_INSTRUCTIONS.format(words=" ".join(last))
-                self.session.generate_reply(instructions=told)
-            case "answer":
-                self.session.generate_reply()
+        await go_on_after_handover(self.session, briefing, self.on_resume)
 
     async def on_lease_lost(self, reason: str) -> None:
         """Another worker has the call, or nobody ever will: `reason` is as in `Call.lost`."""
@@ -228,22 +240,7 @@ class RecallAgent(Agent):
     async def on_enter(self) -> None:
         """Call `on_fresh` or `on_resume`, within `seed_wait`; wait silently as a standby."""
         if self._live is not None:
-            if self._live.session is None:
-                logger.warning(
-                    "this livekit-agents does not tell when an agent starts: an agent that "
-                    "overrides on_enter without super() will not be recorded"
-                )
-                self._attach(self)
             await self._live.enter()
-
-    async def llm_node(
-        self, chat_ctx: llm.ChatContext, tools: list[llm.Tool], model_settings: ModelSettings
-    ) -> AsyncIterable[llm.ChatChunk | str | FlushSentinel]:
-        """LiveKit's default, with the seed in the context."""
-        if self._live is not None:
-            await self._live.before_model(chat_ctx)
-        async for chunk in Agent.default.llm_node(self, chat_ctx, tools, model_settings):
-            yield chunk
 
     @property
     def _activity(self) -> Any:
@@ -260,29 +257,17 @@ class RecallAgent(Agent):
     def _activity(self, activity: Any) -> None:
         self.__dict__["_live_activity"] = activity
         if activity is not None:
-            self._attach(activity)
+            self._attach(activity.session)
 
-    def _attach(self, activity: Any) -> None:
+    def _attach(self, session: AgentSession[Any]) -> None:
         """Never lets a fault of ours end the session: the call goes on, unrecorded."""
         try:
-            session = activity.session
             live = LiveSession.of_session(session) or self._live
             if live is None or live.session not in (None, session):
-                live = self._open()
+                live = self._options.open()
             if self._live is not live and self._live is not None:
                 self._live.discard()
             self._live = live
             live.attach(session, self, self)
         except Exception:
             logger.exception("the session could not be observed: this call is not recorded")
-
-    def _open(self) -> LiveSession:
-        recall = self._recall or Recall.open()
-        return LiveSession(
-            recall.resume(**self._call_options),
-            self._place,
-            self._userdata_keeper,
-            recall=recall,
-            owned=self._recall is None,
-            shutdown_when_left=self._shutdown_when_left,
-        )

@@ -26,13 +26,14 @@ from .errors import (
     RecallError,
     StoreUnavailable,
 )
-from .keeper import LeaseKeeper
+from .keeper import LeaseKeeper, WhoCalls
 from .models import (
-    Briefing,
     Outcome,
+    Output,
 )
+from .open_calls import OpenCalls
 from .outbox import Outbox, Tenure
-from .recording import Recording
+from .outputs import Outputs
 from .redaction import Redact, Redactor
 from .seams import Clock
 from .sender import Sender
@@ -40,6 +41,7 @@ from .settings import Settings
 from .spool.spool import Spool
 from .spool.spooler import Spooler
 from .standing import CallState, IfHeld, IfLeaseLost
+from .tool_calls import ToolCalls
 from .transport import Transport
 
 __all__ = ["Call", "CallState"]
@@ -47,7 +49,7 @@ __all__ = ["Call", "CallState"]
 logger = logging.getLogger("recall_livekit")
 
 
-class Call(Recording):
+class Call(ToolCalls):
     """One call, on this worker, under one writer.
 
     Use it as an async context manager, which waits for the lease, or `start` it and go on at
@@ -91,11 +93,21 @@ class Call(Recording):
         self._sender = Sender(
             transport, clock, settings, call_id, self._keeper, self._outbox, self._redactor
         )
+        self._outputs = Outputs(
+            transport,
+            clock,
+            settings,
+            call_id,
+            self._keeper,
+            self._redactor,
+            self._record_output,
+        )
         self._spool = spool
         self._spooler: Spooler | None = None
         if spool is not None:
             header = spool.header(call_id, self._keeper.writer, room_sid, caller)
             self._spooler = Spooler(spool, header, self._keeper, self._outbox)
+        self._open_calls = OpenCalls(self._keeper.writer)
         self._orphans_drained = anyio.Event()
         self._keeper.subscribe(self._lost_call)
         self._closing = anyio.Event()
@@ -121,20 +133,21 @@ class Call(Recording):
         return self._keeper.writer
 
     @property
-    def briefing(self) -> Briefing:
-        """The newest briefing: of the last read, or of the lease.
-
-        Raises:
-            StoreUnavailable: The records were not read yet.
-        """
-        if self._keeper.briefing is None:
-            raise StoreUnavailable("the records of this call were not read yet")
-        return self._keeper.briefing
-
-    @property
     def known(self) -> bool:
         """Whether the records were read."""
         return self._keeper.briefing is not None
+
+    @property
+    def silence(self) -> float | None:
+        """For how many seconds nobody has been there for the caller: since the last sign of life
+        of whoever had the call before, until now. None if it is not known.
+
+        The records say it by their own clock, a server's or this machine's, when they are read and
+        when the lease is taken; from then on it is counted on this worker's. So no clock that is
+        wrong, the dead worker's or this one's, makes it negative, or longer than since the last
+        renewal.
+        """
+        return self._keeper.silence
 
     @property
     def lag(self) -> int:
@@ -150,6 +163,11 @@ class Call(Recording):
     def refused(self) -> int:
         """How many records could not be kept; each was logged or raised, and is counted here."""
         return self._outbox.refused
+
+    @property
+    def unkept(self) -> int:
+        """How many outputs could not be kept; each was raised, and is counted here."""
+        return self._outputs.unkept
 
     @property
     def withheld(self) -> int:
@@ -178,15 +196,43 @@ class Call(Recording):
         """Whether a voice of this worker may be heard now."""
         return self._keeper.may_speak
 
-    @property
-    def may_act(self) -> bool:
-        """Whether tools may run: not while another worker has the call."""
-        away = self.state in (CallState.STANDBY, CallState.READ_ONLY) or self._keeper.giving
-        return not away or self.lost == "erased"
-
     def subscribe(self, listener: Callable[[CallState], None]) -> None:
         """Call `listener` with each new state, at once and on the event loop."""
         self._keeper.subscribe(listener)
+
+    # --- outputs --------------------------------------------------------------------------------
+
+    async def keep_output(self, name: str, text: str) -> Output:
+        """Keep a long text beside the records, as a tool's result that no prompt has room for, and
+        record where it is. `ref` of what is returned fetches it, on any worker.
+
+        It waits until the text is durable, at most `Settings.output_wait`: await it where nobody
+        waits for you. `redact` applies. Text beyond 1 MiB (in UTF-8) is cut there and says so.
+
+        Args:
+            name: What it is, in a few words: the briefing tells it.
+            text: Kept whole; `Output.preview` has its beginning.
+
+        Raises:
+            StoreUnavailable: It was not kept within `output_wait`: use what you have of it.
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+            Erased: This call was erased.
+            InvalidRecord: It is no str.
+        """
+        self._check_writable()
+        return await self._outputs.keep(name, text)
+
+    async def fetch_output(self, ref: str) -> str:
+        """Return the whole text that was kept under this ref, by whatever worker.
+
+        One that the records tell of and that is not there is recorded as missing, so that the next
+        briefing says so.
+
+        Raises:
+            OutputMissing: Nothing is kept under it, or no more: go on without it.
+            StoreError: It cannot be read now.
+        """
+        return await self._outputs.fetch(ref)
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -254,6 +300,11 @@ class Call(Recording):
         that is only cut off from the records keeps it. To be said before `start`."""
         self._keeper.doubt.somebody_lives = somebody_lives
 
+    def ask_caller(self, who_calls: WhoCalls) -> None:
+        """Ask who calls, if nobody said so and only that tells whether a call of another room
+        goes on here. To be said before `start`; it must not raise."""
+        self._keeper.who_calls = who_calls
+
     def take_only_if(self, is_wanted: Callable[[Reading], Awaitable[bool]] | None) -> None:
         """Ask, with what was read last, right before the lease is taken. If it is not wanted,
         nothing is written, and the call is over for this worker (`lost` is "over"). None: always.
@@ -271,6 +322,7 @@ class Call(Recording):
         False if nobody took it within `seconds`, or if it could not be given away: then this
         worker has it as before. Meanwhile nobody is heard and no tool runs.
         """
+        await self._outputs.idle(self.settings.flush_wait)
         with anyio.move_on_after(self.settings.flush_wait):
             await self._sender.write_partials()
         if self.state is not CallState.HOLDING or not await self.flush(self.settings.flush_wait):
@@ -284,6 +336,7 @@ class Call(Recording):
     async def aclose(self, outcome: Outcome = "handover") -> None:
         """Write what is left (within `flush_wait`), release with `outcome`, and end."""
         self.outcome = self.outcome or outcome
+        await self._outputs.idle(self.settings.flush_wait)
         self._closing.set()
         if self._task is None:
             self._keeper.become(CallState.CLOSED)

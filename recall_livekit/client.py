@@ -180,6 +180,15 @@ class Recall:
         """
         return await self._transport.turns(call_id)
 
+    async def fetch_output(self, call_id: str, ref: str) -> str:
+        """Return the whole text that `Call.keep_output` kept under this ref, at most 1 MiB.
+
+        Raises:
+            OutputMissing: Nothing is kept under it, or no more.
+            InvalidCallId, StoreError.
+        """
+        return await self._transport.get_output(check_call_id(call_id), ref)
+
     def calls(self) -> AsyncIterator[str]:
         """Yield the id of every call that has records; Recall's own chains are not told.
 

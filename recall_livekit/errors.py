@@ -20,6 +20,7 @@
     ├── Gap                   send again from the number that it names
     ├── Erased                stop for ever: the call's content was erased
     ├── UnknownRun            the record names a run that the chain does not have
+    ├── OutputMissing         do without it: nothing is kept under this ref, or no more
     ├── OutboxFull            slow down: a limit of this worker is reached
     └── Closed                the live call or the store was closed
 """
@@ -39,6 +40,7 @@ __all__ = [
     "InvalidSettings",
     "KeyRefused",
     "OutboxFull",
+    "OutputMissing",
     "ReadOnly",
     "RecallError",
     "RoleTooLow",
@@ -139,6 +141,10 @@ class Erased(RecallError):
 
 class UnknownRun(RecallError):
     """A provisional record names a run that was never opened."""
+
+
+class OutputMissing(RecallError):
+    """No output is kept under this ref: it never was, was lost, or was erased."""
 
 
 class OutboxFull(RecallError):

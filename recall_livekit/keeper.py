@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from .checks import storable_name
 from .doubt import ASK_EVERY, Doubt
 from .engine.liveness import Liveness
 from .engine.requests import Acquire, Grant, Reading
@@ -18,9 +19,15 @@ from .settings import Settings
 from .standing import CallState, Giving, IfHeld, IfLeaseLost, Standing
 from .transport import Transport
 
-__all__ = ["LeaseKeeper"]
+__all__ = ["LeaseKeeper", "WhoCalls"]
 
 logger = logging.getLogger("recall_livekit")
+
+WhoCalls = Callable[[Origin], Awaitable[str | None]]
+"""Says who calls, of the caller of an earlier room and whoever is here; it must not raise."""
+CALLER_SECONDS = 1.0
+"""How long the caller of a new room may take to be there before it is taken for another call.
+Nobody waits for it longer than `seed_wait`."""
 
 
 class LeaseKeeper(Standing):
@@ -56,8 +63,10 @@ class LeaseKeeper(Standing):
         self._next_lock: str | None = None
         self._in_doubt: Acquire | None = None
         self._asked = 0.0
+        self._silence: tuple[float, float] | None = None
         self.doubt = Doubt(clock)
         self.is_wanted: Callable[[Reading], Awaitable[bool]] | None = None
+        self.who_calls: WhoCalls | None = None
 
     def request(self, *, steal: bool = False, lock: str | None = None) -> Acquire:
         """Return a new attempt's request."""
@@ -122,15 +131,46 @@ class LeaseKeeper(Standing):
 
     async def read(self) -> Reading:
         """Read the call, for as long as it takes, and tell whoever waits for it."""
-        reading = await self._retry(lambda: self._transport.read(self._call_id, self._origin))
+        reading = await self._read()
+        if self.first_read is None and await self._learns_caller(reading):
+            reading = await self._read()
         if self.first_read is None:
             self.first_read = reading.position  # what it knows may be from there (rule 12)
         self.reading, self.briefing = reading, reading.briefing
+        self._measure(reading.silence)
         if self.lost is None:
             erased = reading.erased_at >= self.first_read
             self.epoch, self.run_number = reading.epoch, 0 if erased else reading.run
         self._tell()
         return reading
+
+    def _measure(self, silence: float | None) -> None:
+        """Remember what the records say of the silence, and when on this worker's own clock."""
+        if silence is not None:
+            self._silence = (silence, self._clock.monotonic())
+
+    @property
+    def silence(self) -> float | None:
+        """For how many seconds nobody has been there for the caller; None if it is not known."""
+        if self._silence is None:
+            return None
+        seconds, told_at = self._silence
+        return seconds + self._clock.monotonic() - told_at
+
+    async def _read(self) -> Reading:
+        return await self._retry(lambda: self._transport.read(self._call_id, self._origin))
+
+    async def _learns_caller(self, reading: Reading) -> bool:
+        """Where only the caller tells whether a call of another room goes on here: ask who it
+        is, and wait a moment for the answer."""
+        unclear = reading.run == 0 and reading.previous is not None
+        if not unclear or self._origin.caller is not None or self.who_calls is None:
+            return False
+        caller: str | None = None
+        with anyio.move_on_after(CALLER_SECONDS):
+            caller = storable_name(await self.who_calls(reading.previous or self._origin))
+        self._origin = self._origin.model_copy(update={"caller": caller})
+        return caller is not None
 
     @property
     def is_final(self) -> bool:
@@ -229,6 +269,7 @@ class LeaseKeeper(Standing):
     def _take(self, grant: Grant) -> None:
         self.epoch, self.run_number = grant.epoch, grant.run
         self.briefing = grant.briefing
+        self._measure(grant.silence)
         self.lost, self.suspect, self._in_doubt = None, False, None
         self.become(CallState.HOLDING)
 

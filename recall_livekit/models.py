@@ -6,6 +6,7 @@ counts what is newer than itself, and ignores fields that it does not know.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -22,14 +23,17 @@ from pydantic import (
 )
 
 from .errors import InvalidRecord
+from .sentences import last_sentence
 
 VERSION = 1
 RECORD_CHARS = 256 * 1024
 """The longest text of one record; what is longer is cut there and says so."""
 
 Role = Literal["user", "assistant", "tool", "system"]
+_SPOKEN = ("user", "assistant")
 Outcome = Literal["handover", "left", "ended"]
 ActionClass = Literal["pure", "idempotent", "external"]
+PointerType = Literal["git_ref", "object", "env", "external", "process"]
 ActionStatus = Literal["started", "done", "failed", "abandoned", "unknown"]
 
 
@@ -54,6 +58,8 @@ class Turn(RecordBase):
 
     `late` is a reader's: the turn came in after another writer had the call (rule 7), so it was
     said before turns that are above it. What a writer puts there does not count.
+
+    `name` is, of a user turn in a room, who calls: the telephone number or the identity.
 
     `committed` says that it became part of the conversation that the model is given. If not, the
     caller said it and no reply was asked for (LiveKit's StopResponse, a hook that failed), or the
@@ -121,7 +127,7 @@ class Pointer(RecordBase):
 
     kind: Literal["pointer"] = "pointer"
     name: str
-    type: Literal["git_ref", "object", "env", "external", "process"]
+    type: PointerType
     fields: dict[str, str] = Field(default_factory=dict)
 
 
@@ -155,13 +161,18 @@ class Action(RecordBase):
 
 
 class Output(RecordBase):
-    """A large tool result kept beside the chain; `ref` fetches it."""
+    """A long text kept beside the chain, a large tool result for instance; `ref` fetches it.
+
+    `preview` is how it begins. `missing` says that it was looked for and is not there: it is
+    recorded anew then, and replaces what was said of this ref before.
+    """
 
     kind: Literal["output"] = "output"
     ref: str
     name: str
     chars: int
     preview: str = ""
+    missing: bool = False
 
 
 class Dropped(RecordBase):
@@ -309,11 +320,17 @@ class Briefing(Value):
     `notes` is the text without the turns, `text` the whole. `turns` are the newest ones that
     fit, oldest first; `finished` are the tool calls since the first of them that ended, in the
     order in which they began. `actions` are those whose outcome is open. `omitted` counts by kind
-    what did not fit. `estimated` says that tokens were estimated, not counted.
+    what did not fit. `estimated` says that tokens were estimated, not counted. `caller` is who
+    calls: a participant's identity or telephone number, as the worker was told it, or the name
+    of the first user turn that has one.
+
+    `silence` is set in what `on_resume` and `on_handover` are given: for how many seconds nobody
+    was there for the caller, up to that moment (see `Call.silence`); None if it is not known.
     """
 
     call_id: str
     run: int = 0
+    caller: str | None = None
     fresh: bool = True
     notes: str = ""
     text: str = ""
@@ -331,3 +348,48 @@ class Briefing(Value):
     omitted: dict[str, int] = Field(default_factory=dict)
     unreadable: int = 0
     last_said_at: float | None = None
+    silence: float | None = None
+
+    @property
+    def agent_words(self) -> str | None:
+        """What the agent had really spoken of the turn in which it was cut off, all of it."""
+        return self._under_way("assistant")
+
+    @property
+    def caller_words(self) -> str | None:
+        """What the caller had said of the turn in which they were cut off."""
+        return self._under_way("user")
+
+    @property
+    def cut_sentence(self) -> str | None:
+        """The sentence in which the agent was cut off, up to the last word that was heard."""
+        return None if self.agent_words is None else last_sentence(self.agent_words)
+
+    @property
+    def speaker(self) -> Literal["agent", "caller"] | None:
+        """Who was speaking when it broke off; the one who began last if both were. None: nobody."""
+        for partial in reversed(self.partials):
+            if self._under_way(partial.role) is not None:
+                return "agent" if partial.role == "assistant" else "caller"
+        return None
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the last word was the caller's, and the agent had not begun to answer."""
+        said = [turn for turn in self.turns if turn.committed and turn.role in _SPOKEN]
+        return bool(said) and said[-1].role == "user" and self.agent_words is None
+
+    @property
+    def may_have_happened(self) -> tuple[Action, ...]:
+        """The external tool calls whose outcome is open: check them, never just repeat them."""
+        return tuple(action for action in self.actions if action.action_class == "external")
+
+    def _under_way(self, role: Role) -> str | None:
+        """Return the newest words under way of this role. Those of a caller whom the agent has
+        answered since are not."""
+        answered = max((t.at for t in self.turns if t.role == "assistant"), default=-math.inf)
+        for partial in reversed(self.partials):
+            if partial.role == role and partial.text.strip():
+                stale = role == "user" and partial.at < answered
+                return None if stale else partial.text.strip()
+        return None

@@ -10,11 +10,20 @@ from itertools import islice
 import anyio
 
 from .errors import OutboxFull
-from .models import Dropped, Record, Turn, Userdata, WorkingStateUpdate
+from .models import (
+    Action,
+    Dropped,
+    Output,
+    Pointer,
+    Record,
+    Turn,
+    Userdata,
+    WorkingStateUpdate,
+)
 from .settings import Settings
 from .superseded import Superseded
 
-__all__ = ["Outbox", "Tenure", "Unit", "record_size"]
+__all__ = ["Outbox", "Receipt", "Tenure", "Unit", "record_size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,25 @@ class Unit:
         return self.first + len(self.records) - 1
 
 
+class Receipt:
+    """Tells how one record was accepted, once it was: `epoch` is the lease that it was written
+    under, 0 if it was provisional, late, or dropped; None as long as it is not known."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.epoch: int | None = None
+        self._known = anyio.Event()
+
+    def settle(self, epoch: int) -> None:
+        """It was accepted so."""
+        self.epoch = epoch
+        self._known.set()
+
+    async def wait(self) -> None:
+        """Return once `epoch` is known."""
+        await self._known.wait()
+
+
 class Outbox:
     """Numbers records 1, 2, 3 ... and forgets them only when they are acknowledged.
 
@@ -56,6 +84,7 @@ class Outbox:
         self._unit: Unit | None = None
         self._lost: deque[tuple[int, Tenure]] = deque()
         self._superseded = Superseded()
+        self._receipts: dict[int, Receipt] = {}
         self._changed = anyio.Event()
         self.acknowledged = 0
         self.refused = 0
@@ -107,6 +136,15 @@ class Outbox:
         fits = self._size + size <= self._settings.outbox_bytes
         return fits and waiting < self._settings.outbox_records
 
+    def receipt(self, number: int) -> Receipt:
+        """Return what will tell how the record of this number, not acknowledged yet, is accepted.
+        It is to be given back (`no_receipt`)."""
+        return self._receipts.setdefault(number, Receipt())
+
+    def no_receipt(self, number: int) -> None:
+        """Nobody waits for it any more."""
+        self._receipts.pop(number, None)
+
     # --- redaction ------------------------------------------------------------------------------
 
     def raw(self) -> Unit | None:
@@ -135,13 +173,16 @@ class Outbox:
             self._unit = Unit(self.acknowledged + 1, self._take())
         return self._unit
 
-    def acknowledge(self, last: int) -> None:
-        """Forget the records up to number `last`: they are durable."""
+    def acknowledge(self, last: int, epoch: int = 0) -> None:
+        """Forget the records up to number `last`: they are durable, accepted under the lease of
+        `epoch`, or without one (0)."""
         while self._records and self.acknowledged < last:
             record = self._records.popleft()
             self._size -= record_size(record)
             self._markers -= isinstance(record, Dropped)
             self.acknowledged += 1
+            if receipt := self._receipts.pop(self.acknowledged, None):
+                receipt.settle(0 if isinstance(record, Dropped) else epoch)
         self._raw = min(self._raw, len(self._records))
         while self._lost and self._lost[0][0] <= self.acknowledged:
             self._lost.popleft()
@@ -256,6 +297,8 @@ def record_size(record: Record) -> int:
     """Return roughly how much memory and wire a record takes."""
     if isinstance(record, Turn):
         return len(record.content) + 200
-    if isinstance(record, Userdata | WorkingStateUpdate):
+    if isinstance(record, Action):
+        return len(record.arguments) + len(record.result or "") + 500
+    if isinstance(record, Userdata | WorkingStateUpdate | Pointer | Output):
         return len(repr(record)) + 200
     return 200 if isinstance(record, Dropped) else 500

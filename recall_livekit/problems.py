@@ -27,6 +27,7 @@ from .errors import (
     InvalidSettings,
     KeyRefused,
     OutboxFull,
+    OutputMissing,
     ReadOnly,
     RecallError,
     RoleTooLow,
@@ -103,6 +104,7 @@ _KINDS: dict[type[RecallError], _Kind] = {
     Gap: _Kind(409, lambda problem: Gap(problem.expected or 1, problem.got or 0)),
     Erased: _Kind(410, _worded(Erased)),
     UnknownRun: _Kind(409, _worded(UnknownRun)),
+    OutputMissing: _Kind(404, _worded(OutputMissing)),
     OutboxFull: _Kind(429, _worded(OutboxFull)),
     Closed: _Kind(503, _worded(Closed)),
 }

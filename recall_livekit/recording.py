@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Unpack
 
 import anyio
 from pydantic import JsonValue
 
-from .checks import checked_record, storable_text
+from .checks import checked_record, storable_name, storable_text
 from .errors import Closed, ReadOnly
 from .keeper import LeaseKeeper
 from .models import (
     Action,
     ActionClass,
     ActionStatus,
+    Handoff,
+    Output,
     Partial,
+    Pointer,
+    PointerType,
     RecordBase,
     Role,
     Turn,
@@ -54,9 +59,12 @@ class Recording:
         message_id: str | None = None,
         agent: str | None = None,
         interrupted: bool = False,
+        committed: bool = True,
         at: float | None = None,
     ) -> int:
         """Queue one message and return its number. Text beyond `RECORD_CHARS` is cut there.
+
+        Not `committed`: it was said, and is no part of the conversation that the model is given.
 
         Raises:
             ReadOnly: Another worker has the call.
@@ -73,6 +81,7 @@ class Recording:
             message_id=message_id,
             agent=agent,
             interrupted=interrupted,
+            committed=committed,
         )
 
     def update_working_state(self, **changes: Unpack[WorkingStateChanges]) -> int:
@@ -84,6 +93,45 @@ class Recording:
         """
         update = working_state_update(self._clock.now(), changes)
         return self._queue(WorkingStateUpdate, changes=update.changes)
+
+    def milestone(self, text: str, *, progress: str | None = None, step: int | None = None) -> int:
+        """Queue that something is done for good: the working state's `last_milestone`, and with it
+        its `progress` and `step` if they are given. Return the number.
+
+        Raises:
+            InvalidRecord: A text is no str, `step` no int.
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        changes: WorkingStateChanges = {"last_milestone": text}
+        if progress is not None:
+            changes["progress"] = progress
+        if step is not None:
+            changes["step"] = step
+        return self.update_working_state(**changes)
+
+    def set_pointer(self, name: str, type: PointerType, fields: Mapping[str, str]) -> int:  # noqa: A002
+        """Queue where work lives outside the records: a branch, an object in a store, a booking's
+        number. One of the same name replaces it. Return the number.
+
+        Args:
+            name: What it is called, for instance "booking".
+            type: "git_ref", "object", "env", "external" or "process".
+            fields: What finds it again; names and values are texts.
+
+        Raises:
+            InvalidRecord: The type does not exist, a field is no text, or it is too large.
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        return self._queue(Pointer, name=storable_text(name), type=type, fields=fields)
+
+    def record_handoff(self, agent: str, *, previous: str | None = None) -> int:
+        """Queue that another agent of the session is the active one from here on; return the
+        number. Both by their labels, of which the first 128 characters are kept.
+
+        Raises:
+            ReadOnly, OutboxFull, Closed: As in `record_turn`.
+        """
+        return self._queue(Handoff, agent=storable_name(agent), previous=storable_name(previous))
 
     def record_userdata(self, data: JsonValue) -> int:
         """Queue the application's own state, whole; return the number.
@@ -136,9 +184,20 @@ class Recording:
                 )
             )
 
-    def _queue(self, kind: type[RecordBase], *, at: float | None = None, **what: object) -> int:
+    def _record_output(self, output: Output) -> None:
+        told = output.model_dump(exclude={"v", "kind", "at"})
+        self._queue(Output, at=output.at, **told)
+
+    def _queue(
+        self, kind: type[RecordBase], *, at: float | None = None, late: bool = False, **what: object
+    ) -> int:
+        self._check_writable(late=late)
+        return self._outbox.add(checked_record(kind, self._clock.now() if at is None else at, what))
+
+    def _check_writable(self, *, late: bool = False) -> None:
+        """With `late` what belongs to a lease that was lost may be written, as a late record."""
         if self._keeper.state is CallState.CLOSED or self._closing.is_set():
             raise Closed("this call was closed on this worker")
-        if not self.writable:
+        late = late and self._keeper.lost not in (None, "erased")
+        if not self.writable and not late:
             raise ReadOnly(self._keeper.epoch, self._keeper.state.value)
-        return self._outbox.add(checked_record(kind, self._clock.now() if at is None else at, what))

@@ -76,6 +76,16 @@ class Redactor:
         """Return the partials as they may be stored."""
         return await self._all(partials, Partial.model_validate)
 
+    async def text(self, text: str) -> str:
+        """Return a text as it may be stored."""
+        if self._redact is None:
+            return text
+        redact = self._guarded(self._redact)
+        with anyio.move_on_after(self._seconds):
+            return await _beside(lambda: redact(text))
+        self._count(TimeoutError(f"no answer within {self._seconds:.1f} s"), 1)
+        return WITHHELD
+
     async def _all(
         self, values: Sequence[_T], load: Callable[[Any], _T], seconds: float | None = None
     ) -> tuple[_T, ...]:

@@ -47,6 +47,8 @@ class Sender:
         self._outbox = outbox
         self._redactor = redactor
         self._redacting = anyio.Lock()
+        self._tried_under: set[int] = set()
+        """The epochs under which the unit in flight was sent; 0 for once without the lease."""
         self._partials: dict[str, Partial] = {}
         self._partials_changed = anyio.Event()
 
@@ -70,8 +72,14 @@ class Sender:
                 await self._failed(error, unit, pause)
                 pause = min(2 * pause, self._settings.retry_last)
             else:
-                self._outbox.acknowledge(ack.last)
+                self._outbox.acknowledge(ack.last, self._accepted_under())
                 pause = self._settings.retry_first
+
+    def _accepted_under(self) -> int:
+        """Return the epoch of the lease that the unit was surely written under, else 0: a number
+        that is known already is answered before any epoch is looked at (rule 4)."""
+        tried, self._tried_under = self._tried_under, set()
+        return tried.pop() if len(tried) == 1 else 0
 
     async def _wait_known(self) -> None:
         """A writer that has not read the chain knows no run to write to."""
@@ -81,11 +89,14 @@ class Sender:
     async def _send(self, unit: Unit) -> Ack:
         records, keeper = unit.records, self._keeper
         async with keeper.creating:
-            if (lost := self._outbox.lost_with(unit)) is not None:
+            lost = self._outbox.lost_with(unit)
+            held = lost is None and keeper.state is CallState.HOLDING
+            self._tried_under.add(keeper.epoch if held else 0)
+            if lost is not None:
                 return await self._transport.append_provisional(
                     self._call_id, keeper.writer, unit.first, records, lost.run, lost.epoch
                 )
-            if keeper.state is CallState.HOLDING:
+            if held:
                 return await self._transport.append(
                     self._call_id, keeper.writer, unit.first, records, keeper.epoch
                 )

@@ -26,6 +26,9 @@ class Settings:
     seed_wait: float = 0.25
     """The longest a reply waits for us, once, from `on_enter` (invariant 1)."""
 
+    action_wait: float = 0.5
+    """The longest that an external tool waits for its beginning to be stored under the lease."""
+
     partial_interval: float = 0.25
     """Partials are written at most this often."""
 
@@ -113,6 +116,12 @@ class Settings:
 
     open_wait: float = 5.0
     """How long a plain handle waits for the first read before it raises."""
+
+    output_chars: int = 4000
+    """A tool's result that is longer is kept beside the records; its record shows its beginning."""
+
+    output_wait: float = 2.0
+    """How long a text that is kept beside the records (`Call.keep_output`) may take."""
 
     flush_wait: float = 2.0
     """How long a closing call waits for its outbox."""

@@ -27,6 +27,9 @@ class Transport(Protocol):
     async def entries(self, call: str, start: int, limit: int) -> Sequence[Entry]:
         """Return the chain's entries from `start` on."""
 
+    async def get_output(self, call: str, ref: str) -> str:
+        """Return the text that is kept under the ref."""
+
     def calls(self) -> AsyncIterator[str]:
         """Yield the id of every call; Recall's own are not among them."""
 
@@ -100,6 +103,9 @@ class Transport(Protocol):
         self, call: str, writer: str, run: int, partials: Sequence[Partial]
     ) -> bool:
         """Overwrite the writer's partials."""
+
+    async def put_output(self, call: str, writer: str, counter: int, text: str) -> str | None:
+        """Keep a text beside the chain; return its ref, None before the writer's first entry."""
 
     async def finish_erasure(self, call: str) -> None:
         """Carry an erasure that was begun to its end, if there is one."""

@@ -14,6 +14,7 @@ from .engine.entries import Entry
 from .engine.listing import CallStanding, CallSummary
 from .engine.liveness import Liveness
 from .engine.news import EventKind
+from .engine.outputs import OUTPUT_BYTES
 from .engine.requests import Ack, Acquire
 from .engine.runs import Origin
 from .models import RECORD_CHARS, Outcome, Partial, Record, Turn, Value
@@ -31,6 +32,9 @@ __all__ = [
     "EntriesQuery",
     "EventLine",
     "LeaseRequest",
+    "OutputAnswer",
+    "OutputRequest",
+    "OutputText",
     "PartialsRequest",
     "ReadQuery",
     "RecordsAnswer",
@@ -245,6 +249,28 @@ class PartialsAnswer(Value):
     """Whether they were written: not before the writer's first entry, nor after an erasure."""
 
     written: bool
+
+
+class OutputRequest(Value):
+    """PUT .../outputs: a text to be kept beside the chain, of at most 1 MiB in UTF-8. `counter` is
+    how many of the writer's outputs are known to be there."""
+
+    writer: Name
+    counter: Number
+    text: str = Field(max_length=OUTPUT_BYTES)
+
+
+class OutputAnswer(Value):
+    """The ref that fetches it; null while the writer has no entry in the chain."""
+
+    ref: str | None
+
+
+class OutputText(Value):
+    """GET .../outputs/{ref}: the whole text."""
+
+    ref: str
+    text: str
 
 
 class TurnsAnswer(Value):

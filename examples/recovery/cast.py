@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from .process import DemoFailed, Process
 from .wire import Event
 
-__all__ = ["Cast", "cast"]
+__all__ = ["STEP_S", "Cast", "cast"]
 
 _P = TypeVar("_P", bound=Process)
 _Told = tuple[Process, Event | DemoFailed | None]
+STEP_S = 20.0
+"""The longest that anything of a call may take."""
 
 
 class Cast:
@@ -40,6 +43,33 @@ class Cast:
         if isinstance(told, DemoFailed):
             raise told
         return who, told
+
+    async def until(
+        self,
+        enough: Callable[[], object],
+        note: Callable[[Process, Event], None],
+        *,
+        within: float = STEP_S,
+    ) -> None:
+        """Pass on what everybody tells until it is enough.
+
+        Raises:
+            DemoFailed: It takes too long, or a process ended that was not killed.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while not enough():
+                    who, event = await self.next()
+                    if event is not None:
+                        note(who, event)
+        except TimeoutError:
+            raise DemoFailed(f"nothing more happened for {within} s") from None
+
+    async def kill(self, process: Process) -> float:
+        """SIGKILL; return when it was dead."""
+        process.kill()
+        await asyncio.wait_for(process.gone(), STEP_S)
+        return time.monotonic()
 
     async def last_words(self, process: Process) -> list[Event]:
         """Return what a killed process had told; what others tell meanwhile comes next."""

@@ -35,19 +35,29 @@ class Process:
 
     module: ClassVar[str]
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(
+        self, number: int, process: asyncio.subprocess.Process, log: Path, name: str | None
+    ) -> None:
         self.number = number
         self.pid = process.pid
-        self.name = COLUMNS[number - 1]
+        self.name = name or COLUMNS[number - 1]
         self.killed = False
         self._process = process
         self._log = log
 
     @classmethod
     async def start(
-        cls, number: int, log: Path, *arguments: str, environment: Mapping[str, str] | None = None
+        cls,
+        number: int,
+        log: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> Self:
-        """Start it, beside its log. It ends with this process, whose end closes its input."""
+        """Start it, beside its log. It ends with this process, whose end closes its input.
+
+        Its `name` is that of its column, unless it shares the column with another.
+        """
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", cls.module, *arguments),
@@ -58,7 +68,7 @@ class Process:
                 env=python(**(environment or {})),
                 start_new_session=True,  # Ctrl-C is for the demo, which ends its processes
             )
-        return cls(number, process, log)
+        return cls(number, process, log, name)
 
     async def next(self) -> Event | None:
         """Return the next thing it tells, None once it is dead and everything was told.

@@ -12,12 +12,12 @@ from typing import Any
 
 from recall_livekit import Recall
 
-from .cast import Cast
+from .cast import STEP_S, Cast
 from .check import arrived, entries_from
 from .outage import Outage, OutageTimeline
-from .process import DemoFailed, Process, Server, Worker
+from .process import Process, Server, Worker
 from .script import Caller
-from .story import MID_WORD_S, STEP_S, Story
+from .story import MID_WORD_S, Story
 from .wire import Event
 
 __all__ = ["RemoteStory"]
@@ -67,7 +67,7 @@ class RemoteStory(Story):
         await self._until_mid_sentence()
         self.said_before = list(self.caller.said)
         killed_at = time.monotonic()
-        died_at = await self._kill(first)
+        died_at = await self.cast.kill(first)
         for event in await asyncio.wait_for(self.cast.last_words(first), STEP_S):
             self._note(first, event)
         self.timeline.killed(first.number, killed_at)
@@ -80,7 +80,7 @@ class RemoteStory(Story):
         self._chain_before = len(await entries_from(self.reader, self.call_id, 0))
         self._said_before = len(self.said)
         killed_at = time.monotonic()
-        self.timeline.server_killed(killed_at, await self._kill(server))
+        self.timeline.server_killed(killed_at, await self.cast.kill(server))
         for _ in range(REPLIES_IN_OUTAGE):
             await self._answer(second)
         replies = len(self.timeline.replies)
@@ -124,33 +124,14 @@ class RemoteStory(Story):
             )
         )
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._show_all(), MID_WORD_S)
-
-    async def _kill(self, process: Process) -> float:
-        process.kill()
-        await asyncio.wait_for(process.gone(), STEP_S)
-        return time.monotonic()
+            await asyncio.wait_for(self._wait(lambda: False), MID_WORD_S)
 
     async def _until_told(self, worker: Worker, what: str) -> None:
         await self._wait(lambda: (worker.name, what) in self._told)
 
     async def _wait(self, enough: Callable[[], object]) -> None:
         """Show what everybody tells until it is enough."""
-        try:
-            async with asyncio.timeout(STEP_S):
-                while not enough():
-                    await self._show_next()
-        except TimeoutError:
-            raise DemoFailed(f"nothing more happened for {STEP_S} s") from None
-
-    async def _show_all(self) -> None:
-        while True:
-            await self._show_next()
-
-    async def _show_next(self) -> None:
-        who, event = await self.cast.next()
-        if event is not None:
-            self._note(who, event)
+        await self.cast.until(enough, self._note)
 
     def _note(self, worker: Process, event: Event) -> None:
         super()._note(worker, event)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,7 +19,7 @@ WIDEST = 110
 WHEN = 8
 GAP = 2
 SERVER = 34
-"""How wide the server's column is at most, beside those of the workers."""
+"""How wide the third column is at most, beside those of the workers."""
 MOST_BARS = 20
 
 DIM = "bright_black"
@@ -56,14 +58,14 @@ class RichScreen:
         self._console.print(Text(" ".join(lines), style=DIM))
         self._console.print()
 
-    def columns(self, pids: tuple[int, ...]) -> None:
-        server = [min(SERVER, self._full // 4)] if len(pids) == len(COLUMNS) else []
+    def columns(self, pids: tuple[int, ...], names: Sequence[str] = COLUMNS) -> None:
+        server = [min(SERVER, self._full // 4)] if len(pids) > 2 else []
         self._console.width = min(self._full, WIDEST + sum(server))
         left = self._console.width - WHEN - (1 + len(pids)) * GAP - sum(server)
         self._widths = [left // 2, left // 2, *server]
         heads = [
             Text.assemble((name, "bold"), (f"  process {pid}", DIM))
-            for name, pid in zip(COLUMNS, pids, strict=False)
+            for name, pid in zip(names, pids, strict=False)
         ]
         self._console.print(self._grid("", heads))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from .strips import Strips
 from .timeline import COLUMNS, Gauge, Row, Screen
@@ -35,17 +36,21 @@ def open_screen(plain: bool) -> Screen:
 class PlainScreen:
     """One line for each row, no control codes."""
 
+    def __init__(self) -> None:
+        self._names: Sequence[str] = COLUMNS
+
     def title(self, text: str, *lines: str) -> None:
         self._print("", f"== {text}", *lines, "")
 
-    def columns(self, pids: tuple[int, ...]) -> None:
-        heads = [f"{name} is process {pid}" for name, pid in zip(COLUMNS, pids, strict=False)]
+    def columns(self, pids: tuple[int, ...], names: Sequence[str] = COLUMNS) -> None:
+        self._names = names
+        heads = [f"{name} is process {pid}" for name, pid in zip(names, pids, strict=False)]
         self._print(f"({', '.join(heads)})")
 
     def row(self, row: Row) -> None:
         who = {"agent": "agent:  ", "caller": "caller: ", "death": "x "}.get(row.kind, "- ")
         text = f"{row.text.strip()}{MARKS[row.mark]}{row.remark and f' ({row.remark})'}"
-        self._print(f"{row.when:>8}  {COLUMNS[row.column - 1]:8}  {who}{text}")
+        self._print(f"{row.when:>8}  {self._names[row.column - 1]:8}  {who}{text}")
 
     def growing(self, row: Row | None) -> None:
         """A line cannot grow; it comes when it is whole."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from .cast import STEP_S
 from .process import DemoFailed, Process, Worker
 from .script import Caller, asked_for, facts_in, greets
 from .timeline import Screen, Timeline
@@ -16,8 +17,6 @@ from .wire import Event
 
 __all__ = ["Story"]
 
-STEP_S = 20.0
-"""The longest that anything of the call may take."""
 TURNS_BEFORE = 2
 WORDS_BEFORE = 8
 MID_WORD_S = 0.1

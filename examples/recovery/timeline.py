@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -46,8 +47,8 @@ class Screen(Protocol):
     def title(self, text: str, *lines: str) -> None:
         """Begin a part."""
 
-    def columns(self, pids: tuple[int, ...]) -> None:
-        """Head the columns: of the workers, and of the server if there is one."""
+    def columns(self, pids: tuple[int, ...], names: Sequence[str] = COLUMNS) -> None:
+        """Head the columns: of two workers, and of a third process if there is one."""
 
     def row(self, row: Row) -> None:
         """Show a row that changes no more."""
@@ -110,16 +111,17 @@ class Timeline:
             case "read" | "lease":
                 self._add(Row(worker, "fact", self._when(event.at), self._told(event)))
 
-    def killed(self, worker: int, at: float) -> None:
+    def killed(self, worker: int, at: float, when: str = "in the middle of a sentence") -> None:
         """From here on, time counts from the kill. What was being said ends here."""
         self._unacknowledged.clear()
+        self._spoke.discard(worker)  # the next one in its column
         self._show_rows()
         self.killed_at, self.quiet = at, False
         if self._growing is not None:
             self._growing.mark = "cut"
             self._add(self._growing)
         self._growing = None
-        self._add(Row(worker, "death", self._when(at), "SIGKILL, in the middle of a sentence"))
+        self._add(Row(worker, "death", self._when(at), f"SIGKILL, {when}"))
 
     def died(self, worker: int, at: float) -> None:
         """The operating system says that it is dead."""
@@ -188,7 +190,9 @@ class Timeline:
             case "read" if event["fresh"]:
                 return "records read: none, a new call"
             case "read":
-                return f"records read: {event['turns']} turns, and where they were cut off"
+                where = ", and where they were cut off" if event["cut"] else ""
+                unsure = f"; open: {', '.join(event['open'])}" if event["open"] else ""
+                return f"records read: {event['turns']} turns{where}{unsure}"
             case "lease":
                 return f"lease taken: epoch {event['epoch']}"
             case _:

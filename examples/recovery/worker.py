@@ -24,7 +24,7 @@ from livekit.agents import (
     llm,
 )
 
-from recall_livekit import Briefing, Call, CallState, Recall, RecallAgent
+from recall_livekit import Action, Briefing, Call, CallState, Recall, RecallAgent
 from recall_livekit.testing.voices import ScriptedSTT, ToneTTS
 
 from .audio import connect_audio
@@ -151,7 +151,13 @@ def told_of(briefing: Briefing) -> dict[str, Any]:
         "fresh": briefing.fresh,
         "turns": len(briefing.turns),
         "cut": " ".join(cut).strip(),
+        "open": [told_action(action) for action in briefing.actions],
     }
+
+
+def told_action(action: Action) -> str:
+    """Return a tool call in a few words."""
+    return f"{action.tool}({', '.join(map(str, json.loads(action.arguments).values()))})"
 
 
 async def report_lag(call: Call, line: Line) -> None:
@@ -195,17 +201,8 @@ async def serve(agent: Agent, model: llm.LLM[Any], line: Line, speed: float) -> 
     return reporter
 
 
-async def serve_recorded(
-    recall: Recall, call_id: str, model: llm.LLM[Any], line: Line, speed: float
-) -> None:
+async def serve_recorded(agent: RecallAgent, model: llm.LLM[Any], line: Line, speed: float) -> None:
     """Serve it with recall; returns when everything of it was written and given back."""
-    agent = Support(
-        instructions=INSTRUCTIONS + NOTES,
-        resume=call_id,
-        recall=recall,
-        tools=[book],
-        model_tools=("update_working_state",),
-    )
     closed = asyncio.Event()
     agent.call.subscribe(lambda state: closed.set() if state is CallState.CLOSED else None)
     agent.call.subscribe(lambda state: line.tell("state", state=state.value))
@@ -223,7 +220,14 @@ async def main(mode: str, url: str, call_id: str) -> None:
         line.tell("warm", pid=os.getpid())
         go = await line.orders.get()
         if mode == "recall":
-            await serve_recorded(recall, call_id, model, line, go["speed"])
+            agent = Support(
+                instructions=INSTRUCTIONS + NOTES,
+                resume=call_id,
+                recall=recall,
+                tools=[book],
+                model_tools=("update_working_state",),
+            )
+            await serve_recorded(agent, model, line, go["speed"])
         else:
             await serve(Plain(instructions=INSTRUCTIONS, tools=[book]), model, line, go["speed"])
     line.tell("ended")

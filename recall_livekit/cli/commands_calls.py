@@ -86,13 +86,34 @@ def export(
 ) -> None:
     """Write a call's chain as JSON lines, to keep it or load it.
 
-    The first line is a header with a version, every other an entry. A file is there whole or not
-    at all, and only its owner may read it.
+    The first line is a header with a version, the next are the entries; then come the words under
+    way and the outputs, which are kept beside the chain. A file is there whole or not at all, and
+    only its owner may read it.
     """
     from .export import export as export_call
     from .running import run
 
     run(export_call(url, call, output, force=force))
+
+
+@calls_app.command(epilog=examples("recall-livekit fetch my-room 12/0 -o report.txt"))
+def fetch(
+    call: CallId,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="As `show` tells it, 12/0 for one.")],
+    url: Url = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write an output: a long result of a tool that is kept beside a call's records.
+
+    A file and a pipe get the text as it is; at a terminal what would drive it is escaped.
+    """
+    from .fetch import fetch as fetch_output
+    from .running import run
+
+    run(fetch_output(url, call, ref, output, force=force))
 
 
 @calls_app.command(epilog=examples("recall-livekit erase my-room"))

@@ -15,6 +15,7 @@ from .telling import (
     fields_of,
     lease_line,
     note_line,
+    output_line,
     partial_line,
     run_line,
     turn_line,
@@ -115,10 +116,9 @@ def _write_beside(paper: Paper, run: RunHistory) -> None:
         for pointer in pointers.values():
             note_line(paper, f"{pointer.name}: {pointer.type} {fields_of(pointer.fields)}")
     if run.outputs:
-        paper.heading("Outputs")
+        paper.heading("Outputs, each by its ref: `recall-livekit fetch CALL REF`")
         for noted in run.outputs:
-            output = noted.output
-            note_line(paper, f"{output.ref}  {output.name}, {output.chars} characters")
+            note_line(paper, output_line(noted.output))
 
 
 def _write_actions(paper: Paper, actions: Sequence[NotedAction]) -> None:

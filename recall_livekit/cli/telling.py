@@ -9,6 +9,7 @@ from ..engine.noted import LeaseHistory, NotedState, RunHistory, Standing
 from ..models import (
     Action,
     Dropped,
+    Handoff,
     Output,
     Partial,
     Pointer,
@@ -29,6 +30,7 @@ __all__ = [
     "fields_of",
     "lease_line",
     "note_line",
+    "output_line",
     "partial_line",
     "record_line",
     "run_line",
@@ -74,6 +76,14 @@ def dim(text: str) -> Span:
 def note_line(paper: Paper, text: str) -> None:
     """Write a line of a part that has no columns."""
     paper.line("  ", body=text)
+
+
+def output_line(output: Output) -> str:
+    """Return what is kept beside the chain, and how it begins."""
+    what = f"{output.ref}  {output.name}, {output.chars} characters"
+    if output.missing:
+        return f"{what}, not there any more"
+    return f"{what}: {shortened(output.preview, LONGEST)}" if output.preview else what
 
 
 def turn_line(paper: Paper, turn: Turn, standing: Standing = "held") -> None:
@@ -134,6 +144,7 @@ def action_line(
     asked = f"{action.tool}({shortened(action.arguments, LONGEST)})"
     lasted = f" in {lasting(took)}" if took is not None else ""
     result = f" → {shortened(action.result, LONGEST)}" if action.result else ""
+    result += f" (all of it: ref {action.result_ref})" if action.result_ref else ""
     paper.line(
         dim(f"  {clock(at)}  "),
         Span(_column(action.status), style),
@@ -170,8 +181,10 @@ def _others(record: Record) -> tuple[str, str]:
             return "userdata", fields_of(record.data)
         case Pointer():
             return "pointer", f"{record.name}: {record.type} {fields_of(record.fields)}"
+        case Handoff():
+            return "handoff", f"from {record.previous or 'nobody'} to {record.agent}"
         case Output():
-            return "output", f"{record.name}, {record.chars} characters, ref {record.ref}"
+            return "output", output_line(record)
         case Dropped():
             return "dropped", f"a {record.of}: {record.reason}"
     return "unreadable", "a record newer than this version: upgrade to read it"

@@ -7,19 +7,22 @@ and then the newest turns with their tool calls, as many as fit. What did not fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ..models import Action, Briefing, Output, Partial, Pointer, Turn, WorkingState
 from .fold import Fold
 from .tokens import HEADROOM, TokenCounter
 
-__all__ = ["brief", "in_time"]
+__all__ = ["ACTIONS", "action_line", "brief", "in_time", "with_turns"]
 
 CHARS_A_TOKEN = 20
 """More characters than this to each token that is left cannot fit: such a text is not counted."""
+ACTIONS = "## Tool calls whose outcome is open"
 _NEWEST = "## The newest turns, verbatim"
 _ASIDE = {"user": " (not answered)", "assistant": " (never heard)", "tool": "", "system": ""}
 """What a turn is that is not part of the conversation."""
+OUTPUTS_PART = 0.2
+"""The part of the budget that outputs may take: they are to be fetched, and turns are not."""
 _LINE_TOKENS = 2
 """What a line break and a bullet may cost beyond the line's own words."""
 _MESSAGE_TOKENS = 6
@@ -31,7 +34,7 @@ class _Budget:
 
     def __init__(self, tokens: int, counter: TokenCounter) -> None:
         self._counter = counter
-        self._left = int(tokens * (HEADROOM if counter.estimated else 1.0))
+        self._whole = self._left = int(tokens * (HEADROOM if counter.estimated else 1.0))
         self.used = 0
         self.omitted: dict[str, int] = {}
 
@@ -50,6 +53,14 @@ class _Budget:
         self.omitted.pop(kind, None)
         if count:
             self.omitted[kind] = count
+
+    def share(self, kind: str, title: str, lines: Sequence[str], part: float) -> list[str]:
+        """Return the same as `section`, of lines that take no more than a part of the budget."""
+        kept_back = max(0, self._left - int(part * self._whole))
+        self._left -= kept_back
+        shown = self.section(kind, title, lines)
+        self._left += kept_back
+        return shown
 
     def section(self, kind: str, title: str, lines: Sequence[str]) -> list[str]:
         """Return the title and the lines that fit, or nothing."""
@@ -79,12 +90,14 @@ def brief(
     actions = tuple(shown.actions.values())
     notes = _notes(shown, actions, partials, budget)
     turns, finished = _newest(shown, budget)
+    missing = {output.ref for output in shown.outputs if output.missing}
     return Briefing(
         call_id=call_id,
         run=run.number,
+        caller=run.caller,
         fresh=not (shown.run_turns or partials or actions or shown.working_state),
         notes=notes,
-        text=_with_turns(notes, turns, finished),
+        text=with_turns(notes, turns, finished, missing),
         tokens=budget.used,
         estimated=counter.estimated,
         turns=turns,
@@ -109,8 +122,8 @@ def _notes(
     lines = [head] if budget.takes("heading", head) else []
     lines += budget.section(
         "action",
-        "## Tool calls whose outcome is open",
-        [_action_line(action) for action in actions],
+        ACTIONS,
+        [action_line(action) for action in actions],
     )
     if fold.working_state:
         title = f"## Working state (version {fold.working_state.version})"
@@ -121,7 +134,8 @@ def _notes(
     lines += budget.section(
         "partial", "## Where it was cut off", [_partial_line(p) for p in partials]
     )
-    lines += budget.section("output", "## Stored outputs", [_output_line(o) for o in fold.outputs])
+    outputs = [_output_line(output) for output in reversed(fold.outputs)]
+    lines += budget.share("output", "## Stored outputs, the newest first", outputs, OUTPUTS_PART)
     return "\n".join(lines)
 
 
@@ -154,9 +168,12 @@ def in_time(turns: Iterable[Turn], finished: Iterable[Action]) -> list[Turn | Ac
     return [one for *_, one in sorted(line, key=lambda placed: placed[:2])]
 
 
-def _with_turns(notes: str, turns: Sequence[Turn], finished: Sequence[Action]) -> str:
+def with_turns(
+    notes: str, turns: Sequence[Turn], finished: Sequence[Action], missing: Container[str]
+) -> str:
+    """Return the notes, and below them the turns with the tool calls at their places."""
     lines = [
-        _turn_line(one) if isinstance(one, Turn) else _finished_line(one)
+        _turn_line(one) if isinstance(one, Turn) else _finished_line(one, missing)
         for one in in_time(turns, finished)
     ]
     return "\n".join([notes, "", _NEWEST, *lines]) if lines else notes
@@ -169,13 +186,15 @@ def _turn_line(turn: Turn) -> str:
     return f"[{turn.role} #{turn.seq}{cut}{late}{aside}] {turn.content}"
 
 
-def _finished_line(action: Action) -> str:
+def _finished_line(action: Action, missing: Container[str] = ()) -> str:
     failed = " (failed)" if action.status == "failed" else ""
     stored = f" (all of it: ref {action.result_ref})" if action.result_ref else ""
+    stored = " (the rest of it is lost)" if action.result_ref in missing else stored
     return f"[tool {action.tool}{failed}] {action.arguments} -> {action.result or ''}{stored}"
 
 
-def _action_line(action: Action) -> str:
+def action_line(action: Action) -> str:
+    """Return what is told of a tool call whose outcome is open."""
     arguments = action.arguments if len(action.arguments) <= 500 else action.arguments[:500] + "..."
     what = {
         "pure": "reads only; call it again if you need it",
@@ -219,4 +238,6 @@ def _partial_line(partial: Partial) -> str:
 
 
 def _output_line(output: Output) -> str:
-    return f"- {output.name} ({output.chars} characters, ref {output.ref}): {output.preview[:200]}"
+    what = f"{output.name} ({output.chars} characters, ref {output.ref})"
+    lost = "lost, do not fetch it; it began: " if output.missing else ""
+    return f"- {what}: {lost}{output.preview[:200]}"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from ..call_ids import is_reserved, standby_call_id
-from ..errors import Conflict, InvalidRecord, StoreError, StoreUnavailable
+from ..errors import Conflict, Erased, InvalidRecord, StoreError, StoreUnavailable
 from ..models import Outcome, Partial, Partials, Record, Renewal
 from .chain import Chain
 from .entries import Entry, EraseEntry, LeaseEntry, RecordsEntry, ReleaseEntry, RunEntry
@@ -20,6 +20,7 @@ from .erasure import finish_erasure, is_finished
 from .fold import Fold
 from .liveness import Liveness, Witness, renewal_cell
 from .onlooker import Onlooker
+from .outputs import encoded, write_output
 from .partials import read_partials, write_partials
 from .refusals import (
     fenced,
@@ -30,6 +31,7 @@ from .refusals import (
     refuse_spooled,
 )
 from .requests import Ack, Acquire, Grant
+from .silence import signs_of_life
 from .spooled import newest_run, placing
 from .streams import close_stream, open_stream, reopen_stream
 
@@ -58,16 +60,17 @@ class Engine(Onlooker):
         """
         chain, witness = self._chain(call), self._witness(call)
         async with chain.writing:
-            resumed, taken_from = True, None
+            resumed, taken_from, signs = True, None, (0.0, 0.0)
             for _ in range(TRIES):
                 fold, liveness = await self._looked(chain, witness)
                 granted = self._granted(fold, request)
                 if granted is not None:
                     await self._tell_taken(taken_from)
-                    return await self._grant(chain, granted, resumed, request.tokens)
+                    return await self._grant(chain, granted, resumed, signs, request.tokens)
                 goes_on = self._admitted(fold, request, witness, liveness)
                 resumed = resumed and goes_on
                 taken_from = fold.lease.lock if fold.lease else None
+                signs = signs_of_life(fold, witness.renewed_at) if resumed else (0.0, 0.0)
                 await self._try(chain, self._next_entry(fold, request, goes_on))
             raise StoreUnavailable(MOVING)
 
@@ -227,6 +230,30 @@ class Engine(Onlooker):
         value = Partials(writer=writer, run=run, partials=tuple(partials))
         return known is not None and await write_partials(self.store, call, known.anchor, value)
 
+    async def put_output(self, call: str, writer: str, counter: int, text: str) -> str | None:
+        """Keep a text beside the chain and return the ref that fetches it; None while the writer
+        has no entry in the chain, which its outputs are named by (rule 14).
+
+        `counter` is how many of the writer's outputs are known to be there. When this returns the
+        text is durable, once, however often it is repeated with the same counter.
+
+        Raises:
+            Erased: What this writer wrote was erased.
+            InvalidRecord: It is over `OUTPUT_BYTES`.
+            StoreError: Its outcome is unknown; repeat it.
+        """
+        data, chain = encoded(text), self._chain(call)
+        known = chain.fold.writers.get(writer) or (await chain.refresh()).writers.get(writer)
+        if known is None:
+            return None
+        gone = any(known.anchor < position for position in chain.fold.erases)
+        kept = None
+        if not gone:
+            kept = await write_output(self.store, call, known.anchor, counter, data)
+        if kept is None:
+            raise Erased("what this writer wrote was erased: its outputs are kept no more")
+        return f"{known.anchor}/{kept}"
+
     # --- erasure ------------------------------------------------------------------------------
 
     async def erase(self, call: str) -> None:
@@ -343,7 +370,12 @@ class Engine(Onlooker):
             await self._locks.remove(lock)
 
     async def _grant(
-        self, chain: Chain, lease: LeaseEntry, resumed: bool, tokens: int | None
+        self,
+        chain: Chain,
+        lease: LeaseEntry,
+        resumed: bool,
+        signs: tuple[float, float],
+        tokens: int | None,
     ) -> Grant:
         partials = await read_partials(self.store, chain.call, chain.fold)
         return Grant(
@@ -352,6 +384,7 @@ class Engine(Onlooker):
             position=chain.fold.position,
             resumed=resumed,
             briefing=self._brief(chain, partials, tokens),
+            silence=self._silence(signs, partials),
         )
 
     def _next_entry(self, fold: Fold, request: Acquire, goes_on: bool) -> RunEntry | LeaseEntry:

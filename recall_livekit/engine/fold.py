@@ -334,11 +334,19 @@ class Fold:
             case Action():
                 self._action(record, writer)
             case Output():
-                self.outputs.append(record)
+                self._output(record)
             case Dropped():
                 self._drop(record.of)
             case _:
                 pass  # late working states, userdata and handoffs: history, no state (rule 7)
+
+    def _output(self, output: Output) -> None:
+        """What is said again of a ref (that it is missing) replaces what was said before."""
+        for place, known in enumerate(self.outputs):
+            if known.ref == output.ref:
+                self.outputs[place] = output
+                return
+        self.outputs.append(output)
 
     def _said(self, at: float) -> None:
         if self.run and (self.run.said_at is None or at > self.run.said_at):
@@ -365,6 +373,8 @@ class Fold:
             self.writers[writer] = known.model_copy(update={turn.role: number})
         if turn.agent and not late:
             self.agent = turn.agent
+        if turn.role == "user" and turn.name and self.run and self.run.caller is None:
+            self.run = self.run.model_copy(update={"caller": turn.name})
 
     def _action(self, action: Action, writer: str) -> None:
         if action.status not in ("started", "unknown"):
@@ -377,14 +387,21 @@ class Fold:
             self._drop("action")
 
     def _finish(self, end: Action) -> None:
-        """Keep how it went with how it began: its beginning alone may tell the arguments."""
+        """Keep how it went with how it began: its beginning alone may tell the arguments. What is
+        said again replaces what was said, but nobody takes back that it was done."""
         if end.status == "abandoned":
             return
-        began = self.actions.get(end.key, end)
+        place, known = next(
+            ((n, one) for n, one in enumerate(self.finished) if one.key == end.key), (-1, None)
+        )
+        began = self.actions.get(end.key) or known or end
         told = end.model_dump(include={"status", "result", "result_ref", "unrecorded"})
         arguments = end.arguments if end.arguments != "{}" else began.arguments
         cut = {"arguments": arguments[:SHOWN_CHARS], "result": (end.result or "")[:SHOWN_CHARS]}
-        self.finished.append(began.model_copy(update=told | cut))
+        if known is None:
+            self.finished.append(began.model_copy(update=told | cut))
+        elif (known.status, end.status) != ("done", "failed"):
+            self.finished[place] = began.model_copy(update=told | cut)
 
     def _close_action(self, key: str) -> None:
         self.actions.pop(key, None)

@@ -21,10 +21,12 @@ from .entries import Entry
 from .fold import Fold
 from .listing import CallSummary, summary
 from .liveness import Liveness, Witness
+from .outputs import read_output
 from .partials import read_partials
 from .refusals import fenced
 from .requests import Reading
 from .runs import Origin, SameCall, asked_about, continues
+from .silence import signs_of_life, silence_at
 from .together import both, first_of
 from .tokens import Estimator, TokenCounter
 
@@ -87,12 +89,22 @@ class Onlooker:
             current_run=fold.run.number if fold.run else 0,
             erased=fold.run is not None and fold.run.number <= fold.erased_run,
             erased_at=fold.erases[-1] if fold.erases else -1,
+            silence=self._silence(signs_of_life(fold, witness.renewed_at), partials),
         )
 
     async def turns(self, call: str) -> Sequence[Turn]:
         """Return every turn of the current run, however long: costs O(turns)."""
         chain = Chain(self.store, check_call_id(call), retained_chars=1 << 60, snapshots=False)
         return tuple((await chain.refresh()).with_waiting().turns)
+
+    async def get_output(self, call: str, ref: str) -> str:
+        """Return the text that is kept under the ref.
+
+        Raises:
+            OutputMissing: There is none, or it was erased.
+            InvalidCallId, StoreError.
+        """
+        return await read_output(self.store, check_call_id(call), ref)
 
     async def wait_free(self, call: str, *, doubt: Callable[[], None] | None = None) -> Liveness:
         """Return once the call has no live holder; keeps its records current meanwhile.
@@ -231,6 +243,11 @@ class Onlooker:
             renewed_at=witness.renewed_at if fold.lease else 0.0,
             live=liveness is Liveness.LIVE or witness.saw_alive(self.settings.resume_window),
         )
+
+    def _silence(self, signs: tuple[float, float], partials: Sequence[Partial]) -> float | None:
+        recorded, said = signs
+        words = [partial.at for partial in partials]
+        return silence_at(self._clock.now(), recorded, [said, *words])
 
     def _brief(
         self, chain: Chain, partials: Sequence[Partial], tokens: int | None = None

@@ -13,7 +13,8 @@ class Reading(Value):
     """What one read of a call says. `run` is the run that a worker of this origin goes on with,
     0 if it opens a new one; `briefing` is of that run. `liveness` is the holder's, if any;
     `previous` is the run that `same_call` is asked about, of the number `current_run`. `erased`
-    tells that the current run was, `erased_at` where the newest erasure is."""
+    tells that the current run was, `erased_at` where the newest erasure is. `silence` is for how
+    many seconds nobody has been there when this was read (see `silence_at`)."""
 
     briefing: Briefing
     position: int
@@ -26,6 +27,7 @@ class Reading(Value):
     current_run: int = 0
     erased: bool = False
     erased_at: int = -1
+    silence: float | None = None
 
 
 class Acquire(Value):
@@ -55,13 +57,15 @@ class Acquire(Value):
 
 
 class Grant(Value):
-    """The lease. `resumed` says that the run had begun before."""
+    """The lease. `resumed` says that the run had begun before, `silence` for how many seconds
+    nobody had been there when it was taken; None of one that was granted already."""
 
     epoch: int
     run: int
     position: int
     resumed: bool
     briefing: Briefing
+    silence: float | None = None
 
 
 class Ack(Value):

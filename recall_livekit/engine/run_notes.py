@@ -137,7 +137,12 @@ class RunNotes:
         self._handoffs.append(NotedHandoff(handoff=handoff, **where))
 
     def _note_output(self, output: Output, where: dict[str, Any]) -> None:
-        self._outputs.append(NotedOutput(output=output, **where))
+        noted = NotedOutput(output=output, **where)
+        for place, known in enumerate(self._outputs):
+            if known.output.ref == output.ref:  # said again: it is missing
+                self._outputs[place] = noted
+                return
+        self._outputs.append(noted)
 
     def _note_action(self, action: Action, where: dict[str, Any]) -> None:
         """The beginning keeps its place; what comes later under its key says how it went."""

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from livekit import rtc
 from livekit.agents.job import DEFAULT_PARTICIPANT_KINDS
 
-__all__ = ["CallerEar", "Ring", "is_caller"]
+__all__ = ["CallerEar", "Ring", "caller_name", "is_caller"]
 
 logger = logging.getLogger("recall_livekit")
 
+NUMBER = "sip.phoneNumber"
+"""LiveKit's attribute of a participant who calls by telephone."""
 SAMPLE_RATE = 24_000
 FRAME_MS = 50
 """As long as a session's own frames: shorter ones only cost a waiting process."""
@@ -66,22 +68,39 @@ def is_caller(participant: rtc.RemoteParticipant) -> bool:
     return participant.kind in DEFAULT_PARTICIPANT_KINDS
 
 
+def caller_name(participant: rtc.RemoteParticipant) -> str:
+    """Return what names this caller on another day and in another room: the telephone number if
+    there is one, else the identity."""
+    return participant.attributes.get(NUMBER) or participant.identity
+
+
 class CallerEar:
     """Listens to the microphone of one caller in a connected room; nothing else is subscribed.
 
-    The caller is the first one who has a microphone; if that one leaves, the next.
+    The caller is the preferred one, else the first one who has a microphone; if that one leaves,
+    the next.
     """
 
     def __init__(self, room: rtc.Room, seconds: float) -> None:
         """Listen from now on, and remember the last `seconds`."""
         self.ring = Ring(seconds)
         self.identity: str | None = None
+        self._preferred: str | None = None
         self._room = room
         self._reading: asyncio.Task[None] | None = None
         room.on("track_published", self._published)
         room.on("track_subscribed", self._subscribed)
         room.on("participant_disconnected", self._gone)
         self._look()
+
+    def prefer(self, caller: str | None) -> None:
+        """Listen to this caller, by name or identity, whenever he is there; what was heard of
+        another is forgotten then."""
+        self._preferred = caller
+        there = self._room.remote_participants.values()
+        wanted = next((one for one in there if self._is_preferred(one)), None)
+        if wanted is not None and self.identity not in (None, wanted.identity):
+            self._forget()
 
     async def aclose(self) -> None:
         """Stop listening; what was heard stays."""
@@ -100,6 +119,8 @@ class CallerEar:
     def _published(
         self, publication: rtc.RemoteTrackPublication, participant: rtc.RemoteParticipant
     ) -> None:
+        if self._is_preferred(participant) and self.identity not in (None, participant.identity):
+            self._forget()
         if self._is_wanted(publication, participant):
             publication.set_subscribed(True)
 
@@ -119,15 +140,27 @@ class CallerEar:
     def _is_wanted(
         self, publication: rtc.RemoteTrackPublication, participant: rtc.RemoteParticipant
     ) -> bool:
-        mine = self.identity in (None, participant.identity)
+        others = self._room.remote_participants.values()
+        first = self._is_preferred(participant) or not any(map(self._is_preferred, others))
+        mine = first and self.identity in (None, participant.identity)
         microphone = publication.source == rtc.TrackSource.SOURCE_MICROPHONE
         return mine and microphone and is_caller(participant)
 
     def _gone(self, participant: rtc.RemoteParticipant) -> None:
         if participant.identity == self.identity:
-            self.identity = None
-            self.ring.clear()
-            self._look()
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self.identity = None
+        self.ring.clear()
+        self._look()
+
+    def _is_preferred(self, participant: rtc.RemoteParticipant) -> bool:
+        if self._preferred is None or not is_caller(participant):
+            return False
+        return self._preferred in (participant.identity, caller_name(participant))
 
     async def _read(self, track: rtc.Track) -> None:
         stream = rtc.AudioStream.from_track(

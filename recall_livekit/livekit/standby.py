@@ -17,6 +17,7 @@ from ..call import Call, CallState
 from ..call_ids import standby_call_id
 from ..client import Recall
 from ..engine.requests import Reading
+from ..models import Briefing
 from .place import Place
 from .warm_up import warm_up
 from .whereabouts import Inside, Outside, Whereabouts
@@ -129,12 +130,20 @@ class Standby:
             await self.where.begin(self._ended)
         except Exception as error:  # whatever LiveKit says: this job is of no use
             self._ended(f"it cannot wait there: {error}")
+        if self._call.known:
+            self._prefer(self._call.briefing)
         self._ready.set()
+
+    def _prefer(self, briefing: Briefing) -> None:
+        """Of several people hear the one with whom the call was begun."""
+        if self.where.ear is not None and briefing.caller is not None:
+            self.where.ear.prefer(briefing.caller)
 
     async def _is_wanted(self, reading: Reading) -> bool:
         """Whether to take the call, now that nobody has it: it goes on, and a caller waits."""
         self.freed_at = time.time()
         await self._ready.wait()
+        self._prefer(reading.briefing)
         if self._why is None and reading.run == 0:
             self._ended("the call has ended")
         try:
@@ -163,7 +172,7 @@ class Standby:
         self._news.set()
 
 
-async def stand_by(live: LiveSession, session: AgentSession[Any], agent: Agent) -> bool:
+async def stand_by(live: LiveSession, session: AgentSession[Any], agent: Agent | None) -> bool:
     """See `RecallAgent.stand_by`."""
     job, orders = live.place.job, live.place.orders
     if job is None or live.session is not None:

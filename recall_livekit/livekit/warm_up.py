@@ -13,7 +13,7 @@ __all__ = ["warm_up"]
 logger = logging.getLogger("recall_livekit")
 
 
-def warm_up(session: AgentSession[Any], agent: Agent) -> None:
+def warm_up(session: AgentSession[Any], agent: Agent | None) -> None:
     """Let each model that has a `prewarm` connect now; in the background, and never fatal.
 
     LiveKit does it as a session starts; the model's connection would then be made while the
@@ -29,7 +29,7 @@ def warm_up(session: AgentSession[Any], agent: Agent) -> None:
             logger.warning("%s could not be warmed up", type(model).__name__, exc_info=True)
 
 
-def _models(session: AgentSession[Any], agent: Agent) -> Iterator[object]:
+def _models(session: AgentSession[Any], agent: Agent | None) -> Iterator[object]:
     """Yield the models of this agent: its own, or else the session's."""
     for name in ("llm", "stt", "tts"):
         yield getattr(agent, name, None) or getattr(session, name, None)

@@ -10,13 +10,14 @@ from pydantic import ValidationError
 from ..call_ids import encode_call_id
 from ..engine.entries import Entry
 from ..engine.listing import CallSummary
+from ..engine.outputs import checked_ref
 from ..engine.requests import Reading
 from ..engine.runs import Origin
-from ..errors import InvalidCallId, StoreUnavailable
+from ..errors import InvalidCallId, OutputMissing, StoreUnavailable
 from ..models import Turn
 from ..problems import error_of
 from ..settings import Settings
-from ..wire import ENTRIES, TURNS, EntriesAnswer, TurnsAnswer, calls_line
+from ..wire import ENTRIES, TURNS, EntriesAnswer, OutputText, TurnsAnswer, calls_line
 from .http import Http
 from .refusals import within
 from .verdicts import Verdicts
@@ -92,6 +93,17 @@ class HttpOnlooker:
             if not page.entries:
                 break
         return entries
+
+    async def get_output(self, call: str, ref: str) -> str:
+        """Return the text that is kept under the ref.
+
+        Raises:
+            OutputMissing: There is none, or it was erased.
+            InvalidCallId, StoreError.
+        """
+        path = f"{path_of(call)}/outputs/{checked_ref(ref)}"
+        raises = (InvalidCallId, OutputMissing)
+        return (await self._http.ask(OutputText, "GET", path, raises=raises)).text
 
     async def calls(self) -> AsyncGenerator[str, None]:
         """Yield the id of every call.

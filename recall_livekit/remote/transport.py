@@ -9,12 +9,22 @@ from ..engine.liveness import Liveness
 from ..engine.news import CallEvent
 from ..engine.requests import Ack, Acquire, Grant
 from ..engine.runs import SameCall
-from ..errors import Erased, Fenced, Held, InvalidInput, InvalidSettings, UnknownRun
+from ..errors import (
+    Erased,
+    Fenced,
+    Held,
+    InvalidInput,
+    InvalidRecord,
+    InvalidSettings,
+    UnknownRun,
+)
 from ..models import Outcome, Partial, Record
 from ..seams import Clock
 from ..settings import Settings
 from ..wire import (
     UNIT_RECORDS,
+    OutputAnswer,
+    OutputRequest,
     PartialsAnswer,
     PartialsRequest,
     Provisional,
@@ -200,6 +210,22 @@ class HttpTransport(HttpOnlooker):
         body = request.model_dump_json().encode()
         answer = await self._http.ask(PartialsAnswer, "PUT", f"{path_of(call)}/partials", body=body)
         return answer.written
+
+    async def put_output(self, call: str, writer: str, counter: int, text: str) -> str | None:
+        """Keep a text beside the chain and return its ref; None before the writer's first entry.
+
+        Raises:
+            Erased, InvalidRecord, StoreError: As `Engine.put_output`.
+        """
+        request = OutputRequest.model_construct(writer=writer, counter=counter, text=text)
+        answer = await self._http.ask(
+            OutputAnswer,
+            "PUT",
+            f"{path_of(call)}/outputs",
+            body=request.model_dump_json().encode(),
+            raises=(Erased, InvalidRecord),
+        )
+        return answer.ref
 
     # --- inside -------------------------------------------------------------------------------
 

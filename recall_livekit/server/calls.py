@@ -12,6 +12,9 @@ from ..stores.keys import call_key
 from ..wire import (
     EntriesQuery,
     LeaseRequest,
+    OutputAnswer,
+    OutputRequest,
+    OutputText,
     PartialsAnswer,
     PartialsRequest,
     ReadQuery,
@@ -28,7 +31,9 @@ __all__ = [
     "acquire",
     "entries",
     "erase",
+    "get_output",
     "open_run",
+    "put_output",
     "put_partials",
     "read",
     "release",
@@ -92,6 +97,18 @@ async def put_partials(asked: Asked[Nothing, PartialsRequest]) -> PartialsAnswer
     said = asked.body
     written = await asked.engine.put_partials(asked.call, said.writer, said.run, said.partials)
     return PartialsAnswer(written=written)
+
+
+async def put_output(asked: Asked[Nothing, OutputRequest]) -> OutputAnswer:
+    """PUT /v1/calls/{call_id}/outputs."""
+    sent = asked.body
+    ref = await asked.engine.put_output(asked.call, sent.writer, sent.counter, sent.text)
+    return OutputAnswer(ref=ref)
+
+
+async def get_output(asked: Asked[Nothing, Nothing]) -> OutputText:
+    """GET /v1/calls/{call_id}/outputs/{ref}."""
+    return OutputText(ref=asked.ref, text=await asked.engine.get_output(asked.call, asked.ref))
 
 
 async def turns(asked: Asked[TurnsQuery, Nothing]) -> TurnsAnswer:

@@ -34,6 +34,8 @@ _PATH: dict[str, Json] = {
         "description": "The call id itself, or ~ and its base64url where it has other characters.",
     },
     "epoch": {"type": "integer", "minimum": 0, "maximum": EPOCHS},
+    "anchor": {"type": "integer", "minimum": 0, "maximum": EPOCHS},
+    "counter": {"type": "integer", "minimum": 0, "maximum": EPOCHS},
 }
 
 
@@ -137,7 +139,8 @@ def _refusals(route: Route[Any, Any]) -> dict[int, str]:
     kinds: list[type[RecallError]] = [*_ANY, *route.raises]
     kinds += _KEYED if route.role is not None else ()
     kinds += (InvalidRecord,) if route.body is not Nothing else ()
-    kinds += (InvalidInput,) if route.query is not Nothing or "{epoch}" in route.path else ()
+    numbered = "{epoch}" in route.path or "{counter}" in route.path
+    kinds += (InvalidInput,) if route.query is not Nothing or numbered else ()
     by_status: dict[int, list[str]] = defaultdict(list)
     for kind in dict.fromkeys(kinds):
         by_status[status_of(kind)].append(problem_type(kind))

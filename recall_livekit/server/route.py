@@ -68,9 +68,21 @@ class Asked(Generic[Q, B]):
         Raises:
             InvalidInput: It is no epoch.
         """
-        text = self.path["epoch"]
+        return self._number("epoch")
+
+    @property
+    def ref(self) -> str:
+        """The ref of the output that the path names.
+
+        Raises:
+            InvalidInput: It is none.
+        """
+        return f"{self._number('anchor')}/{self._number('counter')}"
+
+    def _number(self, name: str) -> int:
+        text = self.path[name]
         if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= EPOCHS):
-            raise InvalidInput("an epoch is a number from 0 to 2**53")
+            raise InvalidInput(f"{name} is a number from 0 to 2**53")
         return int(text)
 
 

@@ -13,6 +13,7 @@ from ..errors import (
     Fenced,
     Held,
     InvalidCallId,
+    OutputMissing,
     StoreUnavailable,
     StoreUnusable,
     UnknownRun,
@@ -24,6 +25,9 @@ from ..wire import (
     EntriesQuery,
     EventLine,
     LeaseRequest,
+    OutputAnswer,
+    OutputRequest,
+    OutputText,
     PartialsAnswer,
     PartialsRequest,
     ReadQuery,
@@ -37,7 +41,19 @@ from ..wire import (
     TurnsAnswer,
     TurnsQuery,
 )
-from .calls import acquire, entries, erase, open_run, put_partials, read, release, renew, turns
+from .calls import (
+    acquire,
+    entries,
+    erase,
+    get_output,
+    open_run,
+    put_output,
+    put_partials,
+    read,
+    release,
+    renew,
+    turns,
+)
 from .events import events
 from .listing import calls
 from .openapi import openapi
@@ -161,6 +177,30 @@ ROUTES: tuple[Route[Any, Any], ...] = (
         body=PartialsRequest,
         answer=PartialsAnswer,
         raises=(InvalidCallId, *_LATER),
+    ),
+    Route(
+        method="PUT",
+        path=f"{_CALL}/outputs",
+        name="put_output",
+        summary="Keep a long text beside the chain; sent again it is kept once.",
+        handler=put_output,
+        role="agent",
+        query=Nothing,
+        body=OutputRequest,
+        answer=OutputAnswer,
+        raises=(InvalidCallId, Erased, *_LATER),
+    ),
+    Route(
+        method="GET",
+        path=f"{_CALL}/outputs/{{anchor}}/{{counter}}",
+        name="get_output",
+        summary="The text kept under a ref, which is both numbers.",
+        handler=get_output,
+        role="read",
+        query=Nothing,
+        body=Nothing,
+        answer=OutputText,
+        raises=(InvalidCallId, OutputMissing, *_LATER),
     ),
     Route(
         method="GET",

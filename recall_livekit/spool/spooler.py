@@ -160,7 +160,8 @@ class Spooler:
             self._void_enough = void + part
             raise full  # what is durable stays so
         await self._create(data, upto)
-        gained = before - self._size >= self._settings.spool_call_bytes * WORTH_IT
+        bound = min(self._settings.spool_call_bytes, self._settings.spool_bytes)
+        gained = before - self._size >= bound * WORTH_IT
         self._void_enough = 1 if gained else part
 
     async def _anew(self) -> tuple[bytes, int]:

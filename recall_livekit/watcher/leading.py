@@ -90,7 +90,5 @@ class Leader:
         if acts is self._acts:
             return
         self._acts = acts
-        logger.info(
-            "this watcher acts from here on" if acts else "this watcher stands by: another acts"
-        )
+        logger.info("this watcher acts from here on" if acts else "this watcher acts no more")
         self._told(acts)

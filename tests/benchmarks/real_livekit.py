@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
 from recall_livekit.rooms.orders import StandbyKind
 from recall_livekit.testing.livekit_server import find_livekit_server
-from tests.real.measure import House, Way, measure_gaps, measure_silence, measure_standby
+from tests.real.measure import (
+    House,
+    Way,
+    measure_cuts,
+    measure_gaps,
+    measure_silence,
+    measure_standby,
+)
 
 from .registry import Row, Scale, Skipped, benchmark
 
@@ -75,6 +82,17 @@ def standby_cost(scale: Scale) -> Iterable[Row]:
         waits, rests = measure_standby(kind, scale.of(20, 1))
         yield Row(f"standby_cpu_{kind}", waits.cpu, "%", max(rests.cpu, 0.01))
         yield Row(f"standby_memory_{kind}", waits.memory, "MB", rests.memory)
+
+
+@benchmark("livekit_words_doubled", "livekit_words_skipped")
+def livekit_words(scale: Scale) -> Iterable[Row]:
+    """Words a kill, of 200 ms each. The floor is the one under way, of which half was heard."""
+    _need_server()
+    cuts = measure_cuts(scale.of(20, 1), seed=20)
+    doubled = [len(one.doubled) for one in cuts]
+    skipped = [len(one.skipped) for one in cuts]
+    yield Row("livekit_words_doubled", mean(doubled), "words", 1, f"< 2, at worst {max(doubled)}")
+    yield Row("livekit_words_skipped", mean(skipped), "words", 1, f"< 1, at worst {max(skipped)}")
 
 
 def _need_server() -> None:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 TOPICS = (
     "on_enter",
+    "realtime",
     "neighbours",
     "turns",
     "takeover",
@@ -21,7 +22,7 @@ TOPICS = (
 )
 """The modules of this package that measure something, in the order of the table."""
 
-Unit = Literal["ms", "per s", "MB", "%"]
+Unit = Literal["ms", "per s", "MB", "%", "words"]
 
 
 class Skipped(Exception):

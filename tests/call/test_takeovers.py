@@ -350,11 +350,13 @@ async def test_a_damaged_entry_ends_no_call_and_can_be_erased() -> None:
 
 async def test_redaction_reaches_nested_fields_and_names(open_recall: OpenRecall) -> None:
     async with open_recall().resume(CALL, redact=lambda _: "***") as call:
-        call.record_userdata({"card": {"key": "4111", "type": "4112"}, "status": "4113", "4114": 1})
-        call.record_turn("user", "4115", name="4116")
+        call.record_userdata(
+            {"card": {"key": "pan4111", "type": "pan4112"}, "status": "pan4113", "pan4114": 1}
+        )
+        call.record_turn("user", "pan4115", name="pan4116")
         await call.flush(1)
         shown = (await open_recall().read(CALL)).model_dump_json()
-    assert "411" not in shown
+    assert "pan411" not in shown
 
 
 async def test_a_slow_redaction_withholds_nothing(open_recall: OpenRecall) -> None:

@@ -52,7 +52,10 @@ def test_what_is_exported_is_the_chain(invoke: Invoke, filled: Path) -> None:
     assert (told.v, told.kind, told.call_id, told.entries) == (1, "chain", TABLE, 13)
     assert told.by == "recall-livekit 0.1.0"
     stored = chain_of(filled, TABLE)
-    assert [load_entry(line.encode()) for line in lines] == stored
+    entries, beside = lines[: told.entries], lines[told.entries :]
+    assert [load_entry(line.encode()) for line in entries] == stored
+    (cut,) = (json.loads(line) for line in beside)
+    assert (cut["kind"], cut["text"]) == ("partial", "There is, just beside the")
     assert [run.number for run in history(stored).runs] == [1, 2]
 
 

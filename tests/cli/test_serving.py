@@ -28,7 +28,9 @@ def test_every_command_works_against_a_server(
         monkeypatch.setenv("RECALL_URL", serving.url)
         assert sorted(invoke("calls").stdout.splitlines()) == sorted(local.splitlines())
         assert without_times(invoke("show", TABLE).stdout) == PAGE
-        assert len(invoke("export", TABLE).stdout.splitlines()) == 14
+        assert len(invoke("export", TABLE).stdout.splitlines()) == 15
+        missing = invoke("fetch", TABLE, "0/0")
+        assert (missing.code, "nothing is kept" in missing.stderr) == (1, True)
         assert invoke("show", "nobody").code == 1
         assert invoke("prune", "--older-than", "30d", "--yes").stderr == "1 of 1 call erased\n"
         assert invoke("erase", TABLE, "--yes").code == 0

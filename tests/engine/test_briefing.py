@@ -9,7 +9,15 @@ from recall_livekit.engine.briefing import brief
 from recall_livekit.engine.fold import Fold
 from recall_livekit.engine.tokens import Estimator, TiktokenCounter
 from recall_livekit.errors import InvalidSettings
-from recall_livekit.models import Action, Briefing, Partial, Record, Turn, working_state_update
+from recall_livekit.models import (
+    Action,
+    Briefing,
+    Output,
+    Partial,
+    Record,
+    Turn,
+    working_state_update,
+)
 
 from .test_fold import fold, lease, records, run, turn
 
@@ -75,6 +83,31 @@ def test_the_same_fold_gives_the_same_briefing() -> None:
 def test_an_interrupted_turn_says_so() -> None:
     cut = Turn(at=1.0, role="assistant", content="Your order is", interrupted=True)
     assert "(cut off)] Your order is" in of(cut).text
+
+
+def kept(number: int, **more: object) -> Output:
+    told = {"at": 1.0, "ref": f"0/{number}", "name": f"report {number}", "chars": 9000}
+    return Output.model_validate({**told, "preview": "row " * 50, **more})
+
+
+def test_outputs_leave_the_turns_their_room_and_the_newest_are_told() -> None:
+    said = [turn(f"number {n} " + "word " * 20) for n in range(20)]
+    many = of(*said, *(kept(n) for n in range(50)), tokens=1000)
+    assert len(many.turns) >= 0.5 * len(of(*said, tokens=1000).turns)
+    told = [n for n in range(50) if f"ref 0/{n})" in many.notes]
+    assert told
+    assert told == list(range(50 - len(told), 50))
+    assert many.omitted["output"] == 50 - len(told)
+    assert many.notes.index("0/49") < many.notes.index("0/48")
+
+
+def test_an_output_that_is_missing_is_told_once_and_as_that() -> None:
+    tool = Action(at=1.0, key="k", tool="search", status="done", result="row", result_ref="0/1")
+    what = of(kept(0), kept(1), tool, turn("hello"), kept(1, missing=True))
+    assert [(one.ref, one.missing) for one in what.outputs] == [("0/0", False), ("0/1", True)]
+    assert what.text.count("0/1") == 1
+    assert "ref 0/1): lost, do not fetch it; it began: row" in what.notes
+    assert "row (the rest of it is lost)" in what.text
 
 
 TEXTS = {

@@ -1,4 +1,5 @@
-"""A server that answers as OpenAI's does, as far as a voice agent asks it."""
+"""A server that answers as OpenAI's does, as far as a voice agent asks it; it refuses a history
+that OpenAI would refuse."""
 
 import json
 import wave
@@ -9,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 from livekit_demo import script
+
+from ..openai.rules import Refused, check_messages
 
 Message = dict[str, Any]
 LONG_S = 2.2
@@ -24,6 +27,10 @@ class FakeOpenAI:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         messages = (await request.json())["messages"]
+        try:
+            check_messages(messages)
+        except Refused as refused:
+            return web.json_response({"error": refused.body()}, status=400)
         self.prompts.append(messages)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)

@@ -146,6 +146,10 @@ class Ear:
         self.ring = Ring(seconds)
         self.identity: str | None = "anna"
         self.closed = False
+        self.preferred: str | None = None
+
+    def prefer(self, caller: str | None) -> None:
+        self.preferred = caller
 
     async def aclose(self) -> None:
         self.closed = True

@@ -30,7 +30,7 @@ STORY = " ".join(SENTENCES)
 def story(chat_ctx: llm.ChatContext) -> str:
     """The whole story; of a handover's prompt, the rest of it."""
     prompt = said(chat_ctx)[-1]
-    if found := re.search(r"“\.\.\. (.*)” was the last", prompt):
+    if found := re.search(r'"(.*)" was the last', prompt):
         assert found[1].split()[-1] in STORY, found[1]
         return STORY.partition(found[1].split()[-1])[2].strip()
     return STORY

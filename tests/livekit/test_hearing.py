@@ -300,3 +300,36 @@ async def test_an_ear_listens_to_the_callers_microphone_and_to_nothing_else(
     assert ear.ring.between(0.0, time.time() + 1) == b""
     await ear.aclose()
     assert streams[0].closed
+
+
+@pytest.mark.parametrize("later", [True, False], ids=["comes later", "is there"])
+async def test_an_ear_prefers_the_recorded_caller(
+    monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    streams: list[Stream] = []
+
+    def from_track(**_: object) -> Stream:
+        streams.append(Stream())
+        return streams[-1]
+
+    monkeypatch.setattr(rtc.AudioStream, "from_track", from_track)
+    ben, anna = Somebody("ben", CALLER, Publication()), Somebody("anna", CALLER, Publication())
+    anna.attributes["sip.phoneNumber"] = "+4930123"
+    room = FakeRoom(*([ben] if later else [ben, anna]))
+    ear = CallerEar(cast("Any", room), 10.0)
+    room.emit("track_subscribed", object(), ben.track_publications[0], ben)
+    await until(lambda: streams)
+    streams[0].frames.put_nowait(frame(0))
+    await until(lambda: ear.ring.between(0.0, time.time() + 1))
+    assert ear.identity == "ben", "nobody said who calls"
+
+    ear.prefer("+4930123")
+    if later:
+        assert ear.identity == "ben", "somebody is heard, whoever it is"
+        room.remote_participants["anna"] = anna
+        room.emit("track_published", anna.track_publications[0], anna)
+    assert anna.track_publications[0].subscribed
+    assert ear.ring.between(0.0, time.time() + 1) == b"", "what another said is forgotten"
+    room.emit("track_subscribed", object(), anna.track_publications[0], anna)
+    assert ear.identity == "anna"
+    await ear.aclose()

@@ -17,6 +17,7 @@ import psutil
 from recall_livekit.rooms.orders import StandbyKind
 from recall_livekit.watcher.settings import WatcherSettings
 
+from .cutting import Cut, cut, cutting_stage, moments
 from .records import RecordsServer
 from .scene import Scene, scene
 from .stage import Stage
@@ -62,6 +63,12 @@ def measure_silence(bound: float) -> float:
     at most are waited for."""
     with tempfile.TemporaryDirectory() as directory:
         return asyncio.run(_silence(Path(directory), bound))
+
+
+def measure_cuts(count: int, *, seed: int) -> list[Cut]:
+    """What the caller heard twice, or never, of a sentence in which its agent was killed."""
+    with tempfile.TemporaryDirectory() as directory:
+        return asyncio.run(_cuts(Path(directory), moments(count, seed=seed)))
 
 
 def measure_standby(kind: StandbyKind, seconds: float) -> tuple[Cost, Cost]:
@@ -132,6 +139,13 @@ async def _silence(directory: Path, bound: float) -> float:
         except TimeoutError:
             return 1000 * bound
         return 1000 * (came.at - killed)
+
+
+async def _cuts(directory: Path, when: Sequence[float]) -> list[Cut]:
+    async with cutting_stage(directory) as stage:
+        return [
+            one for moment in when for one in await asyncio.wait_for(cut(stage, moment), ROUND_S)
+        ]
 
 
 async def _standby(directory: Path, kind: StandbyKind, seconds: float) -> tuple[Cost, Cost]:

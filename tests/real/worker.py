@@ -30,6 +30,7 @@ from livekit.agents import (
 
 from recall_livekit.testing.voices import ScriptedLLM, ScriptedSTT, ToneTTS
 from tests.real.dialogue import CALLER_WORDS, SORRY, reply
+from tests.real.recital import recite
 
 if TYPE_CHECKING:
     from recall_livekit import RecallAgent
@@ -74,7 +75,7 @@ def new_session(room: str) -> AgentSession[Any]:
     return AgentSession(
         aec_warmup_duration=warm_up,
         stt=ScriptedSTT(CALLER_WORDS),
-        llm=ScriptedLLM(reply),
+        llm=ScriptedLLM(recite if room.startswith("recital") else reply),
         tts=ToneTTS(),
         vad=None,
         turn_handling={"turn_detection": "stt", "endpointing": {"min_delay": 0.05}},

@@ -95,6 +95,24 @@ async def test_a_body_of_a_million_wrong_things_is_refused_at_the_first(tmp_path
             assert response.status_code == 413
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"units":["' + b"{[" * 150_000 + b'"]}', 200),
+        (b'{"units":["' + rb"\"{[" * 150_000 + b'"]}', 200),
+        (b'{"units":["",' + b"{}," * 250_000 + b'{},"\\\\"]}', 413),
+        (b'{"units":["' + rb"\"{[" * 1_000_000, 422),
+    ],
+    ids=["in a text", "with quotes", "beside texts", "without an end"],
+)
+async def test_brackets_in_a_text_are_no_values(tmp_path: Path, body: bytes, status: int) -> None:
+    async with served(tmp_path) as listening, httpx.AsyncClient(base_url=listening.url) as client:
+        with anyio.fail_after(5):
+            headers = {"content-type": "application/json"}
+            response = await client.post("/v1/records", content=body, headers=headers)
+    assert response.status_code == status
+
+
 async def test_a_partial_is_no_longer_than_a_record(tmp_path: Path) -> None:
     said = {"role": "user", "text": "x" * (RECORD_CHARS + 200), "at": 1.0}
     async with served(tmp_path) as listening, httpx.AsyncClient(base_url=listening.url) as client:

@@ -26,6 +26,7 @@ BODIES: dict[str, Callable[[str], Json]] = {
     "open_run": lambda writer: lease(writer, attempt=writer),
     "append_records": lambda writer: {"units": [unit("room", 2)]},
     "put_partials": lambda writer: {"writer": "w1", "run": 1, "partials": []},
+    "put_output": lambda writer: {"writer": "w1", "counter": 0, "text": "theirs"},
 }
 KEYED = [route for route in ROUTES if route.role is not None]
 ids = [route.name for route in KEYED]
@@ -37,7 +38,7 @@ async def ask(
     """Ask for the call "room" at epoch 1; a holder's stream is asked for as w1."""
     if route.name == "call_events":
         home.server.drain()  # else it has no end
-    path = route.path.format(call_id="room", epoch=1)
+    path = route.path.format(call_id="room", epoch=1, anchor=0, counter=0)
     query: dict[str, Any] = {"writer": "w1", "epoch": 1} if route.name == "stream_call" else {}
     body = BODIES[route.name](writer) if route.body is not Nothing else None
     return await client.request(route.method, path, json=body, params=query)
@@ -59,13 +60,17 @@ async def test_no_route_shows_or_touches_another_namespace(
     owner, stranger = await home.client("admin", "owner"), await home.client("admin", "stranger")
     assert (await owner.post("/v1/calls/room/lease", json=lease())).status_code == 200
     assert (await append(owner, unit("room", 1, turn(SECRET))))[0]["ack"]
+    kept = {"writer": "w1", "counter": 0, "text": SECRET}
+    assert (await owner.put("/v1/calls/room/outputs", json=kept)).json() == {"ref": "0/0"}
     before = (await owner.get("/v1/calls/room")).json()
     told = await ask(home, stranger, route, "w2")
     assert SECRET not in told.text
     assert "w1" not in told.text
     after = (await owner.get("/v1/calls/room")).json()
+    assert after.pop("silence") >= before.pop("silence"), "time goes by"
     assert after == before
     assert (await append(owner, unit("room", 2)))[0]["ack"]["last"] == 2
+    assert (await owner.get("/v1/calls/room/outputs/0/0")).json()["text"] == SECRET
 
 
 @pytest.mark.parametrize("role", ["read", "agent", "admin"])

@@ -27,8 +27,9 @@ from recall_livekit.server.routes import ROUTES
 from recall_livekit.server.serve import Listening, serve
 
 DESCRIPTION = json.loads(described(ROUTES, "0"))
-GOOD = ["2xx", "401", "403", "409", "410", "503"]
-"""What a request that fits may be answered: the call may be held, erased, or at another epoch."""
+GOOD = ["2xx", "401", "403", "404", "409", "410", "503"]
+"""What a request that fits may be answered: the call may be held, erased, or at another epoch, and
+the output not there."""
 CONFIG = {
     "seed": 20260,
     "checks": {"positive_data_acceptance": {"expected-statuses": GOOD}},

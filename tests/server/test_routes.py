@@ -116,6 +116,44 @@ async def test_partials_are_shown_until_they_are_said(admin: httpx.AsyncClient) 
     assert unknown.json() == {"written": False}
 
 
+async def test_an_output_is_kept_once_and_fetched_by_its_ref(admin: httpx.AsyncClient) -> None:
+    body = {"writer": "w1", "counter": 0, "text": "a long report"}
+    early = await admin.put("/v1/calls/room/outputs", json=body)
+    assert (early.status_code, early.json()) == (200, {"ref": None})
+    await held(admin)
+    for _ in range(2):
+        kept = await admin.put("/v1/calls/room/outputs", json=body)
+        assert kept.json() == {"ref": "0/0"}
+    told = await admin.get("/v1/calls/room/outputs/0/0")
+    assert told.json() == {"ref": "0/0", "text": "a long report"}
+    missing = await admin.get("/v1/calls/room/outputs/0/1")
+    assert (missing.status_code, kind(missing)) == (404, "output-missing")
+    no_ref = await admin.get("/v1/calls/room/outputs/0/x")
+    assert (no_ref.status_code, kind(no_ref)) == (400, "invalid-input")
+    assert (await admin.delete("/v1/calls/room")).status_code == 204
+    gone = await admin.get("/v1/calls/room/outputs/0/0")
+    assert (gone.status_code, kind(gone)) == (404, "output-missing")
+    late = await admin.put("/v1/calls/room/outputs", json={**body, "counter": 1})
+    assert (late.status_code, kind(late)) == (410, "erased")
+
+
+async def test_an_output_is_of_any_text_up_to_its_size(admin: httpx.AsyncClient) -> None:
+    await held(admin)
+    mebi = 1024 * 1024
+    texts = ["", '"' * mebi, "{[" * (mebi // 2), "\0" * 600_000, "\u00e4" * (mebi // 2)]
+    for counter, text in enumerate(texts):
+        body = {"writer": "w1", "counter": counter, "text": text}
+        kept = await admin.put("/v1/calls/room/outputs", json=body)
+        assert kept.status_code == 200, kept.text[:200]
+        told = await admin.get(f"/v1/calls/room/outputs/{kept.json()['ref']}")
+        assert told.json()["text"] == text
+    for text in ("x" * (mebi + 1), "\u00e4" * (mebi // 2 + 1)):
+        body = {"writer": "w1", "counter": 9, "text": text}
+        refused = await admin.put("/v1/calls/room/outputs", json=body)
+        assert (refused.status_code, kind(refused)) == (422, "invalid-record")
+        assert text[:9] not in refused.text
+
+
 async def test_turns_come_in_pages_from_their_end(admin: httpx.AsyncClient) -> None:
     await held(admin)
     await append(admin, unit("room", 1, *(turn(f"turn {n}") for n in range(1, 8))))

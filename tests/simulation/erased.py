@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from .ledger import Fail, Ledger, Raw
 
-__all__ = ["MARKER", "Erased", "marker"]
+__all__ = ["MARKER", "SEALED", "Erased", "marker"]
 
 MARKER = re.compile(rb"m[0-9]{7}x")
-_SEALED = (b'{"v":1,"sealed":true}', b'{"v":1,"sealed":true,"end":true}')
+SEALED = (b'{"v":1,"sealed":true}', b'{"v":1,"sealed":true,"end":true}')
 _CONTENT = ("partial", "snapshot", "output")
 
 
@@ -69,7 +69,7 @@ class Erased:
         kind, _, rest = name.partition("/")
         if kind == "erased":
             self._finish(int(rest))
-        elif kind in _CONTENT and value not in _SEALED:
+        elif kind in _CONTENT and value not in SEALED:
             anchor = int(rest.partition("/")[0])
             if anchor < self.done:
                 self._fail("erasure", f"{name} was written after the erasure at {self.done}")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .audit import Audit
-from .erased import Erased
+from .erased import SEALED, Erased
 from .fairness import Fairness
 from .ledger import Ledger, Raw
+from .outputs import Outputs
 from .spools import Spools
 from .still import Still
 
@@ -32,6 +33,7 @@ class Judge:
         self.ledger = Ledger(fail)
         self.fairness = Fairness(fail, self.ledger)
         self.erased = Erased(fail, self.ledger, self.still.everything, self.first_read)
+        self.outputs = Outputs(fail, self.still.cells, SEALED)
         self.spools = Spools(fail, self.ledger, note)
         self._audit = Audit(fail, self.ledger, self.still, retained_chars)
 
@@ -44,6 +46,7 @@ class Judge:
         self.fairness.before(raw)
         self._count_takeover(raw)
         self.spools.entry(raw, data)
+        self.outputs.entry(raw)
         self.ledger.append(position, raw)
         self.still.entries.append(bytes(data))
         self.erased.entry(position, raw, data)
@@ -66,6 +69,7 @@ class Judge:
 
     def cell(self, name: str, value: bytes) -> None:
         self._note(f"cell {name} {len(value)}")
+        self.outputs.cell(name, value)
         self.still.cells[name] = bytes(value)
         self.erased.cell(name, value)
         self.fairness.cell(name)
@@ -74,10 +78,17 @@ class Judge:
         elif name.startswith("erased/"):
             self._audit.stubs()
 
-    def acknowledged(self, writer: str, last: int) -> None:
-        """Check that what a writer was told is true."""
+    def acknowledged(self, writer: str, last: int, epoch: int = 0) -> None:
+        """Check that what a writer was told is true; `epoch` is the lease it was told of."""
         if self.ledger.numbers.get(writer, 0) < last:
             self._fail("acknowledged", f"{writer} was told {last}, which is not in the chain")
+        elif epoch and not self.ledger.is_under(writer, last, epoch):
+            self._fail("under the lease", f"{writer} was told {last}, of the lease {epoch}")
+
+    def may_run(self, writer: str, key: str) -> None:
+        """Check that a tool which is about to run was begun under the lease (rule 18)."""
+        if not self.ledger.was_begun(writer, key):
+            self._fail("begun", f"{writer} runs {key}, which was not begun under a lease")
 
     async def final(self) -> None:
         """Check the whole once more."""

@@ -98,6 +98,24 @@ class Ledger:
         getattr(self, f"_{entry['kind']}")(entry)
         self.entries.append(entry)
 
+    def is_under(self, writer: str, number: int, epoch: int) -> bool:
+        """Whether the record of this number was written under the writer's lease of this epoch."""
+        for entry in reversed(self.entries):
+            mine = entry["kind"] == "records" and entry["writer"] == writer
+            if mine and entry["first"] <= number < entry["first"] + len(entry["records"]):
+                return "provisional_run" not in entry and entry["epoch"] == epoch
+        return False
+
+    def was_begun(self, writer: str, key: str) -> bool:
+        """Whether the writer has the beginning of this tool call in the chain, under a lease."""
+        return any(
+            record.get("key") == key and record["status"] == "started"
+            for entry in reversed(self.entries)
+            if entry["kind"] == "records" and entry["writer"] == writer
+            if "provisional_run" not in entry
+            for record in entry["records"]
+        )
+
     # --- records --------------------------------------------------------------------------------
 
     def _records(self, entry: Raw) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from .odds import Odds
 
-__all__ = ["ERASING", "MUTANTS", "RACING", "SPOOLING", "STORMY", "Mutant", "mutant"]
+__all__ = ["ERASING", "LATE_OUTPUTS", "MUTANTS", "RACING", "SPOOLING", "STORMY", "Mutant", "mutant"]
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -25,6 +25,8 @@ class Mutant:
 
 STORMY = Odds(spool=0.0, bad_weather=1.0, fault=0.15, breaks=0.0)
 ERASING = replace(STORMY, bad_weather=0.8, erase=0.4, new_room=0.2)
+LATE_OUTPUTS = replace(ERASING, outputs=1.0, erase=0.9, bad_weather=0.2, stop=0.8)
+"""Writers of outputs stand still, and do not hear of an erasure until it is done."""
 RACING = Odds(
     spool=0.0,
     bad_weather=0.0,

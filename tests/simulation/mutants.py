@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from recall_livekit.engine import chain as chain_module
 from recall_livekit.engine import engine as engine_module
-from recall_livekit.engine import erasure, refusals, runs
+from recall_livekit.engine import erasure, outputs, refusals, runs
 from recall_livekit.engine.chain import Chain
 from recall_livekit.engine.engine import Engine
 from recall_livekit.engine.entries import Entry, LeaseEntry, RecordsEntry, dump_entry, load_entry
@@ -23,12 +22,13 @@ from recall_livekit.engine.folded import Folded
 from recall_livekit.engine.liveness import Liveness, Witness
 from recall_livekit.engine.requests import Ack, Acquire
 from recall_livekit.errors import Conflict, Fenced, Gap, RecallError
+from recall_livekit.sender import Sender
 from recall_livekit.stores.base import Cell, Store
 from recall_livekit.stores.objects import ObjectStore
 
-from . import outputs
 from .eager import ahead, write_ahead
-from .mutant import ERASING, RACING, STORMY, mutant
+from .mutant import ERASING, LATE_OUTPUTS, RACING, STORMY, mutant
+from .outputs import put_blindly
 
 # --- fencing and order --------------------------------------------------------------------------
 
@@ -224,10 +224,29 @@ def cells_without_compare(patch: pytest.MonkeyPatch) -> None:
 def outputs_without_counter(patch: pytest.MonkeyPatch) -> None:
     """An output is named by what nobody can list."""
 
-    def by_chance(anchor: int, counter: int, random: Random) -> str:
-        return f"output/{anchor}/{zlib.crc32(random.randbytes(4))}"
+    def by_content(anchor: int, counter: int) -> str:
+        return f"output/{anchor}/{zlib.crc32(b'%d' % counter)}"
 
-    patch.setattr(outputs, "output_name", by_chance)
+    patch.setattr(outputs, "output_cell", by_content)
+
+
+@mutant("15", LATE_OUTPUTS)
+def outputs_beyond_a_seal(patch: pytest.MonkeyPatch) -> None:
+    """Who finds a name sealed takes the next one."""
+    patch.setattr(outputs, "is_sealed", lambda value: False)
+    patch.setattr(Engine, "put_output", put_blindly)
+
+
+@mutant("14", replace(STORMY, outputs=0.8))
+def outputs_named_before_they_are_there(patch: pytest.MonkeyPatch) -> None:
+    """A ref is recorded while the text is still on its way."""
+
+    async def never_sent(
+        store: Store, call: str, anchor: int, counter: int, data: bytes
+    ) -> int | None:
+        return counter
+
+    patch.setattr(engine_module, "write_output", never_sent)
 
 
 # --- snapshots ----------------------------------------------------------------------------------
@@ -280,3 +299,16 @@ def snapshot_without_the_check(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(Chain, "_load_snapshot", load)
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+@mutant("18")
+def begun_without_the_lease(patch: pytest.MonkeyPatch) -> None:
+    """Whatever was acknowledged while the lease is held counts as begun under it."""
+
+    def accepted_under(self: Sender) -> int:
+        return self._keeper.epoch
+
+    patch.setattr(Sender, "_accepted_under", accepted_under)

@@ -1,4 +1,4 @@
-"""Outputs beside the chain, as rules 14 and 15 want them written; the product has none yet."""
+"""Workers that keep outputs beside the chain, and what must be true of each of them."""
 
 from __future__ import annotations
 
@@ -7,55 +7,91 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from recall_livekit.call import Call
-from recall_livekit.errors import Conflict, StoreError
+from recall_livekit.engine.engine import Engine
+from recall_livekit.engine.outputs import encoded, write_output
+from recall_livekit.errors import (
+    Closed,
+    Erased,
+    OutboxFull,
+    OutputMissing,
+    ReadOnly,
+    StoreUnavailable,
+)
 
-from .audit import CALL
+from .ledger import Fail, Raw
 
 if TYPE_CHECKING:
     from .worker import Worker
     from .world import World
 
-__all__ = ["keep_outputs", "output_name"]
-
-
-def output_name(anchor: int, counter: int, random: Random) -> str:
-    """Return the name of a writer's next output: its first entry, and a counter without gaps."""
-    return f"output/{anchor}/{counter}"
+__all__ = ["Outputs", "keep_outputs", "put_blindly"]
 
 
 async def keep_outputs(world: World, worker: Worker, call: Call, random: Random) -> None:
-    """Create one output after the other, each until it is there or its name is taken."""
-    counter = 0
+    """Keep one output after the other, and look at some again."""
+    kept: dict[str, str] = {}
     while worker.process.alive:
         await asyncio.sleep(random.expovariate(2.0))
         await worker.process.stand()
-        known = worker.engine._chain(CALL).fold.writers.get(call.writer)
-        if known is None:
+        text = world.marker()
+        try:
+            kept[(await call.keep_output("report", text)).ref] = text
+            await _look(world, call, random.choice(sorted(kept)), kept)
+        except (OutboxFull, ReadOnly, StoreUnavailable):
             continue
-        value = f'{{"output":"{world.marker()}"}}'.encode()
-        if not await _create(worker, output_name(known.anchor, counter, random), value):
+        except (Closed, Erased):
             return
-        counter += 1
 
 
-async def _create(worker: Worker, name: str, value: bytes) -> bool:
-    while True:
-        try:
-            await worker.store.put_cell(CALL, name, value, None)
-        except Conflict:
-            return await _is_mine(worker, name, value)
-        except StoreError:
-            await worker.process.clock.sleep(0.1)
-        else:
-            return True
+async def _look(world: World, call: Call, ref: str, kept: dict[str, str]) -> None:
+    """What was kept is there, unless it was erased since."""
+    erases = len(world.judge.ledger.erases)
+    try:
+        found = await call.fetch_output(ref)
+    except OutputMissing:
+        anchor = int(ref.partition("/")[0])
+        if not any(anchor < position for position in world.judge.ledger.erases):
+            world.fail("outputs", f"{ref} was kept, and is missing though nothing was erased")
+    else:
+        if found != kept[ref] and erases == len(world.judge.ledger.erases):
+            world.fail("outputs", f"{ref} holds {found}, not {kept[ref]}")
 
 
-async def _is_mine(worker: Worker, name: str, value: bytes) -> bool:
-    """Whether an answer was lost, rather than the name sealed."""
-    while True:
-        try:
-            cell = await worker.store.get_cell(CALL, name)
-        except StoreError:
-            await worker.process.clock.sleep(0.1)
-        else:
-            return cell is not None and cell.value == value
+async def put_blindly(self: Engine, call: str, writer: str, counter: int, text: str) -> str | None:
+    """`Engine.put_output` of a process that has not heard of any erasure: a cache decides nothing,
+    the names alone do (rules 1 and 15)."""
+    chain = self._chain(call)
+    known = chain.fold.writers.get(writer) or (await chain.refresh()).writers.get(writer)
+    if known is None:
+        return None
+    kept = await write_output(self.store, call, known.anchor, counter, encoded(text))
+    if kept is None:
+        raise Erased("its names are sealed")
+    return f"{known.anchor}/{kept}"
+
+
+class Outputs:
+    """Checks the cells on the stored bytes alone: created once, without a gap, before the record
+    that names them."""
+
+    def __init__(self, fail: Fail, cells: dict[str, bytes], sealed: tuple[bytes, ...]) -> None:
+        self._fail = fail
+        self._cells = cells
+        self._sealed = sealed
+
+    def cell(self, name: str, value: bytes) -> None:
+        """Check a cell before it is written."""
+        kind, _, ref = name.partition("/")
+        if kind != "output" or value in self._sealed:
+            return
+        anchor, _, counter = ref.partition("/")
+        if name in self._cells:
+            self._fail("outputs", f"{name} was written over")
+        if int(counter) and f"output/{anchor}/{int(counter) - 1}" not in self._cells:
+            self._fail("outputs", f"{name} is there, and the one before it is not")
+
+    def entry(self, raw: Raw) -> None:
+        """Check that what a record names is there."""
+        for record in raw.get("records", ()):
+            if record["kind"] == "output" and f"output/{record['ref']}" not in self._cells:
+                self._fail("outputs", f"a record names {record['ref']}, which is not there")

@@ -7,6 +7,10 @@ import time
 
 import pytest
 
+from recall_livekit.engine.engine import Engine
+
+from .mutant import LATE_OUTPUTS
+from .outputs import put_blindly
 from .simulation import Outcome, simulate
 from .tally import TALLY
 
@@ -49,6 +53,15 @@ if SEED is not None:
     def test_the_seed_that_was_asked_for() -> None:
         outcome = run(int(SEED or 0))
         print(outcome.report(len(outcome.trace)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_knows_of_no_erasure_finds_the_names_of_its_outputs_taken(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "put_output", put_blindly)
+    outcome = simulate(seed, LATE_OUTPUTS)
+    assert outcome.fault is None, outcome.report()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -140,10 +140,10 @@ class Worker:
         acknowledge = outbox.acknowledge
         cleared = False
 
-        def told(last: int) -> None:
+        def told(last: int, epoch: int = 0) -> None:
             if not cleared:
-                self._world.judge.acknowledged(call.writer, last)
-            acknowledge(last)
+                self._world.judge.acknowledged(call.writer, last, epoch)
+            acknowledge(last, epoch)
 
         def erased() -> int:
             nonlocal cleared
@@ -220,9 +220,20 @@ class Worker:
             case 2 | 3:
                 call.partial("user", text)
             case 4:
-                call.record_action("charge", arguments=text)
+                self.process.spawn(self._act(call, text))
             case _:
                 call.record_turn("user" if role == "user" else "assistant", text)
+
+    async def _act(self, call: Call, text: str) -> None:
+        """Run a tool, if it was begun as it has to be."""
+        try:
+            begun = await call.begin_action("charge", arguments=text)
+            if begun.durable:
+                self._world.judge.may_run(call.writer, begun.key)
+            await asyncio.sleep(self._random.expovariate(1 / self._odds.pause))
+            call.end_action(begun.key, "done" if begun.durable else "abandoned")
+        except (ReadOnly, Closed, OutboxFull):
+            return
 
     # --- ends -----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import anyio
@@ -10,51 +9,20 @@ import pytest
 
 from ...engine.engine import Engine
 from ...engine.liveness import Liveness
-from ...engine.requests import Acquire, Grant
+from ...engine.requests import Grant
 from ...engine.runs import Origin
 from ...errors import Erased, Fenced, Gap, Held, RecallError, UnknownRun
-from ...models import Partial, Record, Turn, Userdata
-from ...settings import Settings
+from ...models import Partial, Record, Userdata
 from ..clock import FakeClock
-from .base import Conformance, at_once
+from .base import at_once
+from .outputs import OutputRules
+from .workers import CALL, ROOM, SECRET, TTL, request, turns
 
 __all__ = ["RulesConformance"]
 
-CALL = "+49 170 1234567"
-SECRET = "four two four two"
-ROOM = Origin(room_sid="RM_one", caller="anna")
-TTL = 6.0
 
-
-def turns(*texts: str, at: float = 1.0) -> Sequence[Record]:
-    return [Turn(at=at, role="user", content=text) for text in texts]
-
-
-def request(
-    writer: str, *, attempt: str = "1", steal: bool = False, origin: Origin = ROOM, read: int = 0
-) -> Acquire:
-    return Acquire(
-        writer=writer, attempt=attempt, ttl=TTL, origin=origin, steal=steal, read_position=read
-    )
-
-
-class RulesConformance(Conformance):
-    """Two workers, `one` and `two`, each with an engine and a handle of its own."""
-
-    @pytest.fixture(autouse=True)
-    async def workers(self, place: None) -> object:
-        self.clock = FakeClock()
-        self.one = Engine(self.open_store(), self.clock, Settings(snapshot_entries=8))
-        self.two = Engine(self.open_store(), self.clock, Settings(snapshot_entries=8))
-        yield
-        await self.one.aclose()
-        await self.two.aclose()
-
-    async def said(self) -> list[str]:
-        third = Engine(self.open_store(), self.clock)
-        found = [turn.content for turn in await third.turns(CALL)]
-        await third.aclose()
-        return found
+class RulesConformance(OutputRules):
+    """The rules of entries, leases, runs, snapshots and erasure; `OutputRules` adds outputs."""
 
     # --- order and fencing ----------------------------------------------------------------------
 
