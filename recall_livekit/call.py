@@ -150,6 +150,12 @@ class Call(ToolCalls):
         return self._keeper.silence
 
     @property
+    def waits_for_another_room(self) -> bool:
+        """Whether a live worker has the call in another room, which the same caller has left for
+        this one: if it ends there, the next one begins here."""
+        return self._keeper.waits_for_another_room
+
+    @property
     def lag(self) -> int:
         """How many records are not durable yet."""
         return self._outbox.lag

@@ -67,6 +67,9 @@ class LeaseKeeper(Standing):
         self.doubt = Doubt(clock)
         self.is_wanted: Callable[[Reading], Awaitable[bool]] | None = None
         self.who_calls: WhoCalls | None = None
+        self.waits_for_another_room = False
+        """Whether this worker waits for a call that was begun in another room, by the same caller:
+        after a redial, or a room that was closed and used again."""
 
     def request(self, *, steal: bool = False, lock: str | None = None) -> Acquire:
         """Return a new attempt's request."""
@@ -162,8 +165,10 @@ class LeaseKeeper(Standing):
 
     async def _learns_caller(self, reading: Reading) -> bool:
         """Where only the caller tells whether a call of another room goes on here: ask who it
-        is, and wait a moment for the answer."""
-        unclear = reading.run == 0 and reading.previous is not None
+        is, and wait a moment for the answer. One that a live worker still has there is not
+        continued here: its room was closed, or it is somebody else's."""
+        lives = reading.liveness is Liveness.LIVE
+        unclear = reading.run == 0 and reading.previous is not None and not lives
         if not unclear or self._origin.caller is not None or self.who_calls is None:
             return False
         caller: str | None = None
@@ -194,6 +199,7 @@ class LeaseKeeper(Standing):
     async def _stand_by(self, reading: Reading) -> None:
         if self._if_held == "leave" and self.lost is None:
             raise Held(reading.holder or "?", reading.epoch)
+        self.waits_for_another_room = reading.previous is not None
         self.become(CallState.STANDBY)
         self.doubt.forget()  # what was said before there was a doubt answers none
         while True:
@@ -218,12 +224,14 @@ class LeaseKeeper(Standing):
     async def _is_over(self) -> bool:
         """Whether the call that this worker waited for has ended, or its room has another one.
 
-        A room tells calls apart; without one the call id is used again for the next.
+        A room tells calls apart; without one the call id is used again for the next. Who waits in
+        a room of its own begins the next one there.
         """
         if self._origin.room_sid is None:
             return False
         reading = await self.read()
-        if reading.run != 0:
+        begins = self.waits_for_another_room and self.lost is None and not reading.erased
+        if reading.run != 0 or begins:
             return False
         self._lose("erased" if reading.erased else "over")
         return True

@@ -67,11 +67,15 @@ class Post:
 class Standby:
     """One worker's wait for one call, at one place."""
 
-    def __init__(self, call: Call, where: Whereabouts, post: Post | None) -> None:
-        """`post` is None where the call may have a standby beside this one."""
+    def __init__(
+        self, call: Call, where: Whereabouts, post: Post | None, *, may_begin: bool = False
+    ) -> None:
+        """`post` is None where the call may have a standby beside this one. `may_begin`: if the
+        call ends, a new one begins here."""
         self.where = where
         self._call = call
         self._post = post
+        self._may_begin = may_begin
         self._done: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._news = asyncio.Event()
@@ -144,7 +148,7 @@ class Standby:
         self.freed_at = time.time()
         await self._ready.wait()
         self._prefer(reading.briefing)
-        if self._why is None and reading.run == 0:
+        if self._why is None and reading.run == 0 and not self._may_begin:
             self._ended("the call has ended")
         try:
             if self._why is None and not await self.where.has_caller():
@@ -182,7 +186,8 @@ async def stand_by(live: LiveSession, session: AgentSession[Any], agent: Agent |
     hears = live.call.settings.standby_hears
     where = Outside(job) if orders.standby == "following" else Inside(job, hears)
     post = None if orders.handover else Post(live.recall, live.call, live.place)
-    live.standby = Standby(live.call, where, post)
+    may_begin = orders.standby is None and live.call.waits_for_another_room
+    live.standby = Standby(live.call, where, post, may_begin=may_begin)
     warm_up(session, agent)
     if await live.standby.wait():
         return True

@@ -380,3 +380,33 @@ async def test_a_session_without_a_room_has_nobody_to_link(open_recall: OpenReca
     recall: Recall = open_recall()
     assert (await recall.read(ROOM)).caller is None
     assert {turn.name for turn in await recall.turns(ROOM)} == {None}
+
+
+# --- a room that is closed and used again at once ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("caller", "waits"), [(None, False), ("anna", True)], ids=["not told by the job", "told"]
+)
+async def test_a_room_is_used_again_while_its_last_call_is_still_being_closed(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, caller: str | None, waits: bool
+) -> None:
+    """The old worker takes some seconds to write that the call has ended. Who is taken for the
+    same caller waits for that: it may yet be the same call."""
+    with desk(monkeypatch, "RM_one", person("anna")) as here:
+        async with Linked(monkeypatch, here, Line(Support(open_recall(), caller=caller))) as line:
+            await greeted(line)
+            await talk(line, "my number is seven")
+            with desk(monkeypatch, "RM_two", person("anna")):
+                agent = Support(open_recall(), caller=caller)
+                if not waits:
+                    assert await comes_back(agent) == ["fresh"]
+                    return
+                again = Line(agent)
+                async with again.open():
+                    await until(lambda: agent.call.state is CallState.STANDBY)
+                    assert (agent.told, again.heard) == ([], False)
+                    assert isinstance(line.agent, Support)
+                    await line.agent.call.aclose("ended")
+                    await until(lambda: agent.told and again.heard)
+                assert agent.told == ["fresh"]
