@@ -37,8 +37,11 @@ class Scene:
 
     caller: Caller
 
-    def __init__(self, stage: Stage, recall: Recall, room: str) -> None:
+    def __init__(
+        self, stage: Stage, recall: Recall, room: str, asks_for: str | None = None
+    ) -> None:
         self.stage, self.recall, self.room = stage, recall, room
+        self._asks_for = asks_for
         self._durable: Sequence[Turn] = ()
         self._told = 0
         self._line = AsyncExitStack()
@@ -47,7 +50,8 @@ class Scene:
 
     async def call(self) -> None:
         """The caller comes into the room, for the first time or once more."""
-        self.caller = await self._line.enter_async_context(self.stage.caller(self.room))
+        caller = self.stage.caller(self.room, asks_for=self._asks_for)
+        self.caller = await self._line.enter_async_context(caller)
 
     async def hang_up(self) -> None:
         """The caller leaves."""
@@ -139,11 +143,11 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(stage: Stage, room: str) -> AsyncIterator[Scene]:
+async def scene(stage: Stage, room: str, *, asks_for: str | None = None) -> AsyncIterator[Scene]:
     """A caller alone in a new room, on a stage on which all that a scene before broke is mended."""
     await stage.whole()
     async with Recall.open(stage.records, spool=False) as recall:
-        played = Scene(stage, recall, room)
+        played = Scene(stage, recall, room, asks_for)
         try:
             await played.call()
             yield played

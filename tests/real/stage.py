@@ -75,9 +75,15 @@ class Stage:
 
     # --- the rooms ----------------------------------------------------------------------------
 
-    def caller(self, room: str, *, silent: bool = False) -> Caller:
-        """Somebody to come into the room; `silent`: with no microphone, and with no ear."""
-        return Caller(self.server.url, self.server.token(room, "caller"), silent=silent)
+    def caller(self, room: str, *, silent: bool = False, asks_for: str | None = None) -> Caller:
+        """Somebody to come into the room; `silent`: with no microphone, and with no ear. The
+        caller's token `asks_for` an agent, which LiveKit hears only if the room is new."""
+        token = self.server.token(room, "caller", asks_for)
+        return Caller(self.server.url, token, silent=silent)
+
+    async def open(self, room: str) -> None:
+        """Makes a room in which nobody is."""
+        await self._api.room.create_room(api.CreateRoomRequest(name=room))
 
     async def dispatch(self, room: str, agent: str = AGENT) -> None:
         """Asks for one more agent in the room."""

@@ -23,7 +23,7 @@ async def stage(directory: Path) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_a_worker_that_is_told_to_go_hands_its_call_over(stage: Stage) -> None:
+async def test_agents_3020_a_worker_that_is_told_to_go_hands_its_call_over(stage: Stage) -> None:
     async with scene(stage, "deployed") as here:
         agent = await here.talking()
         worker = stage.worker_of(agent)
@@ -61,7 +61,7 @@ async def test_a_silent_agent_is_handed_over_silently(stage: Stage) -> None:
         assert stage.jobs(here.room) == [agent, successor]
 
 
-async def test_a_call_that_nobody_takes_is_kept(stage: Stage) -> None:
+async def test_agents_4268_a_call_that_nobody_takes_is_kept(stage: Stage) -> None:
     async with scene(stage, "nobody") as here:
         agent = await here.talking()
         worker = stage.worker_of(agent)

@@ -30,7 +30,7 @@ async def stage(directory: Path) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_a_job_is_killed(stage: Stage) -> None:
+async def test_agents_242_a_job_is_killed(stage: Stage) -> None:
     async with scene(stage, "job-killed") as here:
         agent = await here.talking()
         loss = await here.lose(agent, agent.kill)
@@ -39,7 +39,7 @@ async def test_a_job_is_killed(stage: Stage) -> None:
         report("job killed", loss)
 
 
-async def test_a_worker_is_killed(stage: Stage) -> None:
+async def test_agents_1472_a_worker_is_killed(stage: Stage) -> None:
     async with scene(stage, "worker-killed") as here:
         agent = await here.talking()
         loss = await here.lose(agent, stage.worker_of(agent).kill)
@@ -48,15 +48,18 @@ async def test_a_worker_is_killed(stage: Stage) -> None:
         report("worker killed", loss)
 
 
-async def test_a_worker_is_killed_with_all_its_jobs(stage: Stage) -> None:
+async def test_livekit_4887_a_worker_is_killed_with_all_its_jobs(stage: Stage) -> None:
     async with scene(stage, "machine-died") as here:
         agent = await here.talking()
         loss = await here.lose(agent, stage.worker_of(agent).kill_all)
+        assert loss.successor != agent.identity  # LiveKit would throw it out for the dead one
         await here.assert_resumed(loss)
         report("worker killed with its jobs", loss)
 
 
-async def test_a_frozen_agent_is_replaced_and_says_nothing_when_it_wakes(stage: Stage) -> None:
+async def test_agents_3637_a_frozen_agent_is_replaced_and_says_nothing_when_it_wakes(
+    stage: Stage,
+) -> None:
     async with scene(stage, "frozen") as here:
         agent = await here.talking()
         loss = await here.lose(agent, agent.freeze)
@@ -113,7 +116,7 @@ async def a_standby_takes_over(here: Scene, *, worker: bool = False) -> Loss:
     return loss
 
 
-async def test_two_agents_by_mistake(stage: Stage) -> None:
+async def test_agents_944_two_agents_by_mistake(stage: Stage) -> None:
     async with scene(stage, "twice") as here:
         await asyncio.gather(stage.dispatch(here.room), stage.dispatch(here.room))
         first = await here.caller.hears(after=0, within=10)

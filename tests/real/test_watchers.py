@@ -13,7 +13,7 @@ import pytest
 from .scene import report, scene
 from .stage import Stage
 from .watchers import WatcherProcess, Webhooks
-from .workers import Part
+from .workers import AGENT, Part
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,18 @@ async def house(built: House) -> AsyncIterator[House]:
             await watcher.start()
 
 
-async def test_the_first_dispatch_was_dropped(house: House) -> None:
+async def test_livekit_4390_an_agent_asked_for_in_a_room_that_is_there(house: House) -> None:
+    """LiveKit ignores what a caller's token asks for if the room is there already."""
+    await house.stage.open("served-before")
+    async with scene(house.stage, "served-before", asks_for=AGENT) as here:
+        await asyncio.sleep(1)
+        assert not house.stage.jobs(here.room)
+        agent = await house.stage.job(here.room, within=10)
+        await here.greeted(agent.identity)
+        assert house.stage.jobs(here.room) == [agent]
+
+
+async def test_livekit_3959_the_first_dispatch_was_dropped(house: House) -> None:
     stage = house.stage
     async with scene(stage, "served-late") as here:
         for worker in stage.workers:
