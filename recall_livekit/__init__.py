@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from .client import Recall
     from .engine.listing import CallSummary
     from .engine.runs import Origin
-    from .livekit.agent_server import RecallAgentServer
-    from .livekit.first_words import ResumeAudio
-    from .livekit.model_tools import model_tools
-    from .livekit.watching import WatcherOptions
+    from .livekit.sound.first_words import ResumeAudio
+    from .livekit.tools.model_tools import model_tools
     from .livekit.words import resume_instructions
+    from .livekit.worker.agent_server import RecallAgentServer
+    from .livekit.worker.watching import WatcherOptions
     from .models import Action, Briefing, Output, Partial, Pointer, Turn, WorkingState
     from .settings import Settings
     from .watcher import Watcher, WatcherSettings
@@ -112,19 +112,19 @@ _HOMES = {
     "Pointer": "models",
     "Recall": "client",
     "RecallAgent": "agent",
-    "RecallAgentServer": "livekit.agent_server",
+    "RecallAgentServer": "livekit.worker.agent_server",
     "Resolved": "actions",
-    "ResumeAudio": "livekit.first_words",
+    "ResumeAudio": "livekit.sound.first_words",
     "Settings": "settings",
     "Turn": "models",
     "Watcher": "watcher",
-    "WatcherOptions": "livekit.watching",
+    "WatcherOptions": "livekit.worker.watching",
     "WatcherSettings": "watcher",
     "WorkingState": "models",
     "action": "actions",
     "action_key": "actions",
     "attach": "attached",
-    "model_tools": "livekit.model_tools",
+    "model_tools": "livekit.tools.model_tools",
     "resume_instructions": "livekit.words",
 }
 

@@ -18,13 +18,13 @@ from .call import Call
 from .client import Recall
 from .livekit.agents import Unattached, listen
 from .livekit.bring_back import AgentFactory
-from .livekit.first_words import ResumeAudio, decoded
 from .livekit.going_on import go_on, go_on_after_handover
-from .livekit.model_tools import ModelTool
-from .livekit.model_tools import model_tools as tools_of_ours
 from .livekit.options import LiveOptions
 from .livekit.session import LiveSession
-from .livekit.standby import stand_by
+from .livekit.sound.first_words import ResumeAudio, decoded
+from .livekit.succession.standby import stand_by
+from .livekit.tools.model_tools import ModelTool
+from .livekit.tools.model_tools import model_tools as tools_of_ours
 from .livekit.words import RESUME_WORDS
 from .models import Action, Briefing
 from .redaction import Redact

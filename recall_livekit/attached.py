@@ -13,11 +13,11 @@ from .actions import Resolver
 from .call import Call
 from .client import Recall
 from .livekit.bring_back import AgentFactory
-from .livekit.first_words import ResumeAudio, decoded
 from .livekit.going_on import go_on, go_on_after_handover
 from .livekit.options import LiveOptions
 from .livekit.session import LiveSession
-from .livekit.standby import stand_by
+from .livekit.sound.first_words import ResumeAudio, decoded
+from .livekit.succession.standby import stand_by
 from .livekit.words import RESUME_WORDS
 from .models import Action, Briefing
 from .redaction import Redact

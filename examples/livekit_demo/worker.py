@@ -17,7 +17,7 @@ from pathlib import Path
 from livekit.agents import Agent, AgentServer, AgentSession, JobContext, JobProcess, JobRequest, cli
 
 from recall_livekit import Recall, RecallAgent, RecallAgentServer, Watcher
-from recall_livekit.livekit.agent_server import AgentServerOptions
+from recall_livekit.livekit.worker.agent_server import AgentServerOptions
 from recall_livekit.testing.voices import ScriptedLLM
 
 from . import script

@@ -15,7 +15,7 @@ from livekit.agents import AgentSession
 
 from ..call import Call
 from ..engine.runs import Origin
-from .ring import caller_name, is_caller
+from .sound.ring import caller_name, is_caller
 
 __all__ = ["CallerLink", "Callers"]
 

@@ -14,10 +14,10 @@ from ..models import Briefing
 from .agents import leave_unsaid
 from .background import Background
 from .bring_back import BringBack, is_started
-from .echo import end_warm_up
 from .hooks import Hooks
-from .seeder import Seeder
-from .voice import Voice
+from .seeds.seeder import Seeder
+from .sound.echo import end_warm_up
+from .sound.voice import Voice
 
 __all__ = ["Entrance"]
 

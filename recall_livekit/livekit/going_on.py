@@ -8,8 +8,8 @@ from typing import Any
 from livekit.agents import AgentSession
 
 from ..models import Briefing
-from .first_words import ResumeAudio
-from .handover import what_is_due
+from .sound.first_words import ResumeAudio
+from .succession.handover import what_is_due
 from .words import rest_instructions, resume_instructions
 
 __all__ = ["go_on", "go_on_after_handover"]

@@ -23,24 +23,24 @@ from ..actions import Resolver
 from ..call import Call, CallState
 from ..client import Recall
 from ..models import Action
-from .actions import SessionActions
 from .agents import listen
 from .background import Background
 from .bring_back import AgentFactory, BringBack, bringing
 from .caller_link import Callers
 from .ending import Ending, Part
 from .entrance import Entrance
-from .handover import Handover
-from .hearing import HeardAgain, heard_until
 from .hooks import Hooks
-from .observer import SessionObserver
 from .place import Place
-from .pulse import Others
-from .seeder import Seeder
-from .standby import Post, Standby
-from .switchboard import Switchboard
+from .seeds.seeder import Seeder
+from .sound.hearing import HeardAgain, heard_until
+from .sound.voice import Voice
+from .speech.observer import SessionObserver
+from .succession.handover import Handover
+from .succession.pulse import Others
+from .succession.standby import Post, Standby
+from .succession.switchboard import Switchboard
+from .tools.actions import SessionActions
 from .userdata import UserdataKeeper
-from .voice import Voice
 
 __all__ = ["Hooks", "LiveSession"]
 

@@ -117,7 +117,8 @@ def test_nothing_outlives_the_demo(tmp_path: Path, end: signal.Signals) -> None:
 FORGETFUL = """
 import os
 if os.environ.get("MODE") == "recall":
-    from recall_livekit.livekit import seeding, session
+    from recall_livekit.livekit import session
+    from recall_livekit.livekit.seeds import seeding
     session.seed_items = lambda briefing: []
 """
 

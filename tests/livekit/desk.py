@@ -14,8 +14,8 @@ from livekit.agents.testing import fake_job_context
 from livekit.agents.voice import io
 
 from recall_livekit.errors import RoomsUnavailable
-from recall_livekit.livekit import whereabouts
-from recall_livekit.livekit.ring import Ring
+from recall_livekit.livekit.sound.ring import Ring
+from recall_livekit.livekit.succession import whereabouts
 from recall_livekit.rooms.livekit_rooms import Member, Room
 from recall_livekit.rooms.orders import ORDERS, Orders
 from recall_livekit.testing.voices import tones

@@ -27,7 +27,7 @@ from livekit.agents.llm.async_toolset import AsyncToolset
 
 from recall_livekit import Action, action, action_key
 from recall_livekit.actions import mark_of
-from recall_livekit.livekit.actions import REFUSED, UNRECORDED
+from recall_livekit.livekit.tools.actions import REFUSED, UNRECORDED
 from recall_livekit.testing.voices import tool_call
 
 from ..call.freezer import Freezer
@@ -473,7 +473,7 @@ async def test_pure_and_idempotent_tools_wait_for_nobody(open_recall: OpenRecall
 async def test_without_an_executor_calls_are_recorded_from_events_with_one_warning(
     open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("recall_livekit.livekit.actions.executors_of", lambda _: iter(()))
+    monkeypatch.setattr("recall_livekit.livekit.tools.actions.executors_of", lambda _: iter(()))
     log: list[str] = []
 
     @function_tool

@@ -18,9 +18,9 @@ from livekit.protocol import agent as agent_proto
 from livekit.protocol import models
 
 from recall_livekit.errors import InvalidSettings, RoomsUnavailable
-from recall_livekit.livekit import agent_server, draining, watching
-from recall_livekit.livekit.agent_server import RecallAgentServer
-from recall_livekit.livekit.draining import Draining, LiveJob
+from recall_livekit.livekit.worker import agent_server, draining, watching
+from recall_livekit.livekit.worker.agent_server import RecallAgentServer
+from recall_livekit.livekit.worker.draining import Draining, LiveJob
 from recall_livekit.rooms.livekit_rooms import Dispatched, LiveKitRooms, Member, Room, Unanswered
 from recall_livekit.rooms.orders import HAND_OVER, ORDERS, Orders, Pulse
 

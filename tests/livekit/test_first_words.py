@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from recall_livekit import InvalidSettings, RecallAgent, ResumeAudio
-from recall_livekit.livekit import first_words
-from recall_livekit.livekit.first_words import LONGEST_SECONDS, decoded
+from recall_livekit.livekit.sound import first_words
+from recall_livekit.livekit.sound.first_words import LONGEST_SECONDS, decoded
 from recall_livekit.testing.voices import said
 
 from ..conftest import OpenRecall

@@ -7,7 +7,7 @@ import pytest
 from livekit import rtc
 from livekit.agents.voice import io
 
-from recall_livekit.livekit.gate import AudioGate
+from recall_livekit.livekit.sound.gate import AudioGate
 
 pytestmark = pytest.mark.anyio
 FRAME = rtc.AudioFrame(bytes(960), 24_000, 1, 480)

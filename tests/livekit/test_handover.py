@@ -12,9 +12,9 @@ import pytest
 from livekit.agents import function_tool, llm
 
 from recall_livekit import Briefing, CallState, Partial, Recall, StoreUnavailable, Turn
-from recall_livekit.livekit import handover
-from recall_livekit.livekit.handover import what_is_due
-from recall_livekit.livekit.sentences import SentenceTimes
+from recall_livekit.livekit.speech.sentences import SentenceTimes
+from recall_livekit.livekit.succession import handover
+from recall_livekit.livekit.succession.handover import what_is_due
 from recall_livekit.testing.voices import said, tool_call
 
 from ..conftest import OpenRecall, transport_of

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from livekit.agents.types import TimedString
 
-from recall_livekit.livekit.sentences import SentenceTimes, ends_sentence
-from recall_livekit.livekit.spoken import SpokenText
+from recall_livekit.livekit.speech.sentences import SentenceTimes, ends_sentence
+from recall_livekit.livekit.speech.spoken import SpokenText
 
 from .test_spoken import Session, Subtitles
 

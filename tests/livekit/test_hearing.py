@@ -12,8 +12,8 @@ import pytest
 from livekit import rtc
 
 from recall_livekit import Briefing, Turn
-from recall_livekit.livekit.hearing import HeardAgain, heard_until, without_silence
-from recall_livekit.livekit.ring import SAMPLE_RATE, CallerEar, Ring
+from recall_livekit.livekit.sound.hearing import HeardAgain, heard_until, without_silence
+from recall_livekit.livekit.sound.ring import SAMPLE_RATE, CallerEar, Ring
 
 from .desk import AGENT, CALLER, Ear, FakeRoom, Microphone, Publication, Somebody
 from .line import until
@@ -132,7 +132,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time as the seam sees it."""
     clock = SimpleNamespace(at=1000.0)
     clock.time = lambda: clock.at
-    monkeypatch.setattr("recall_livekit.livekit.hearing.time", clock)
+    monkeypatch.setattr("recall_livekit.livekit.sound.hearing.time", clock)
     return clock
 
 

@@ -13,8 +13,8 @@ from livekit.agents.llm.utils import build_strict_openai_schema, prepare_functio
 
 from recall_livekit import Call, CallState, InvalidSettings, StoreUnavailable, model_tools
 from recall_livekit.actions import mark_of
-from recall_livekit.livekit.model_tools import ModelTool
-from recall_livekit.livekit.paging import PAGE_CHARS, PAGE_TOKENS, page_of, split
+from recall_livekit.livekit.tools.model_tools import ModelTool
+from recall_livekit.livekit.tools.paging import PAGE_CHARS, PAGE_TOKENS, page_of, split
 from recall_livekit.testing.voices import said, tool_call
 
 from ..call.test_call import until as until_call

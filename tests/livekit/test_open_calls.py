@@ -15,7 +15,7 @@ from livekit.agents import (
 )
 
 from recall_livekit import Action, Resolved, action, action_key
-from recall_livekit.livekit.seeding import seed_items
+from recall_livekit.livekit.seeds.seeding import seed_items
 from recall_livekit.testing.voices import said, tool_call
 
 from ..call.freezer import Freezer

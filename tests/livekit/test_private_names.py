@@ -16,7 +16,10 @@ from livekit.agents import Agent, function_tool, llm
 
 import recall_livekit
 from recall_livekit import CallState, Recall, RecallAgent, attach
-from recall_livekit.livekit import bring_back, caller_link, echo, executors, notes, realtime
+from recall_livekit.livekit import bring_back, caller_link
+from recall_livekit.livekit.seeds import notes, realtime
+from recall_livekit.livekit.sound import echo
+from recall_livekit.livekit.tools import executors
 from recall_livekit.testing.voices import said, tool_call
 
 from ..conftest import OpenRecall
@@ -258,7 +261,7 @@ def _calls(*names: str) -> Iterator[tuple[Path, ast.Call]]:
 
 
 def _nodes(kind: type[T]) -> Iterator[tuple[Path, T]]:
-    for path in [*sorted((SOURCE / "livekit").glob("*.py")), *sorted(SOURCE.glob("at*.py"))]:
+    for path in [*sorted((SOURCE / "livekit").rglob("*.py")), *sorted(SOURCE.glob("at*.py"))]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, kind):
                 yield path, node

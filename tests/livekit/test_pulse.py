@@ -13,7 +13,7 @@ import pytest
 
 from recall_livekit import CallState
 from recall_livekit.errors import RoomsUnavailable
-from recall_livekit.livekit.pulse import Others, answer_rpcs
+from recall_livekit.livekit.succession.pulse import Others, answer_rpcs
 from recall_livekit.rooms.livekit_rooms import Member
 from recall_livekit.rooms.orders import ALIVE, HAND_OVER, Orders, Pulse
 

@@ -13,7 +13,7 @@ from livekit.agents import Agent, AgentSession
 from livekit.agents.voice import TranscriptSynchronizer
 
 from recall_livekit import Attached, CallState, Recall, RecallAgent, attach
-from recall_livekit.livekit import notes, realtime
+from recall_livekit.livekit.seeds import notes, realtime
 
 from ..call.freezer import Freezer
 from ..conftest import OpenRecall

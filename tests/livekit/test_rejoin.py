@@ -15,7 +15,7 @@ from livekit.agents.voice.room_io import RoomIO
 
 from recall_livekit import CallState, Recall
 from recall_livekit.engine.runs import Origin
-from recall_livekit.livekit import ring
+from recall_livekit.livekit.sound import ring
 from recall_livekit.rooms.orders import Orders
 
 from ..conftest import OpenRecall

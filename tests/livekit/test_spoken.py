@@ -9,11 +9,11 @@ from livekit import rtc
 from livekit.agents.types import TimedString
 from livekit.agents.voice import io
 
-from recall_livekit.livekit import playhead
-from recall_livekit.livekit.markup import letters, said_part, visible
-from recall_livekit.livekit.playhead import Playhead
-from recall_livekit.livekit.spoken import TIMED, SpokenText
-from recall_livekit.livekit.word_times import ShownWords, SpokenWords
+from recall_livekit.livekit.speech import playhead
+from recall_livekit.livekit.speech.markup import letters, said_part, visible
+from recall_livekit.livekit.speech.playhead import Playhead
+from recall_livekit.livekit.speech.spoken import TIMED, SpokenText
+from recall_livekit.livekit.speech.word_times import ShownWords, SpokenWords
 
 from ..conftest import OpenRecall
 from .line import Line, Speaker, until

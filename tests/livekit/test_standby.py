@@ -18,7 +18,8 @@ from recall_livekit.call import Call
 from recall_livekit.call_ids import standby_call_id
 from recall_livekit.engine.entries import ReleaseEntry
 from recall_livekit.engine.liveness import Liveness
-from recall_livekit.livekit import echo, whereabouts
+from recall_livekit.livekit.sound import echo
+from recall_livekit.livekit.succession import whereabouts
 from recall_livekit.rooms.orders import STANDBY, Orders
 from recall_livekit.testing.voices import ScriptedSTT, tones
 

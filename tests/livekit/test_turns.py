@@ -12,9 +12,9 @@ import pytest
 from livekit.agents import ModelSettings, StopResponse, UserInputTranscribedEvent, llm
 
 from recall_livekit import Recall
-from recall_livekit.livekit import caller_words, observer
-from recall_livekit.livekit.caller_words import CallerWords
-from recall_livekit.livekit.spoken import SpokenText
+from recall_livekit.livekit.speech import caller_words, observer
+from recall_livekit.livekit.speech.caller_words import CallerWords
+from recall_livekit.livekit.speech.spoken import SpokenText
 from recall_livekit.models import Turn
 
 from ..conftest import OpenRecall

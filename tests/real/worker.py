@@ -34,7 +34,7 @@ from tests.real.recital import recite
 
 if TYPE_CHECKING:
     from recall_livekit import RecallAgent
-    from recall_livekit.livekit.watching import WatcherOptions
+    from recall_livekit.livekit.worker.watching import WatcherOptions
     from recall_livekit.rooms.orders import StandbyKind
 
 STAGE = Path(os.environ.get("STAGE_DIR", "."))
@@ -152,7 +152,7 @@ def new_server() -> AgentServer:
     }
     if MODE != "recall":
         return AgentServer(**options)
-    from recall_livekit.livekit.agent_server import RecallAgentServer
+    from recall_livekit.livekit.worker.agent_server import RecallAgentServer
 
     watcher = watcher_options() if os.environ.get("WATCHER") else False
     waits = os.environ.get("DRAIN") == "wait"

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from livekit.agents import llm
 
-from ..engine.briefing import in_time
-from ..models import Action, Briefing, Turn
-from ..open_calls import same_arguments
+from ...engine.briefing import in_time
+from ...models import Action, Briefing, Turn
+from ...open_calls import same_arguments
 
 __all__ = ["merge_seed", "seed_items", "settle_history"]
 

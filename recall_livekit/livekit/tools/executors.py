@@ -8,7 +8,7 @@ from typing import Any
 
 from livekit.agents import AgentSession, llm
 
-from ..actions import Mark, mark_of
+from ...actions import Mark, mark_of
 
 __all__ = ["executors_of", "mark_of_tool", "tool_like"]
 

@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
-from ..client import Recall
-from ..errors import InvalidSettings
-from ..rooms.address import cloud_host
+from ...client import Recall
+from ...errors import InvalidSettings
+from ...rooms.address import cloud_host
 
 if TYPE_CHECKING:
-    from ..rooms.livekit_rooms import LiveKitRooms, Room
-    from ..rooms.orders import StandbyKind
-    from ..watcher import WatcherSettings
+    from ...rooms.livekit_rooms import LiveKitRooms, Room
+    from ...rooms.orders import StandbyKind
+    from ...watcher import WatcherSettings
 
 __all__ = ["WatcherChoice", "WatcherOptions", "Watches", "Watching", "ended"]
 
@@ -98,7 +98,7 @@ class Watching:
             await choice.run()
 
     async def _watch(self, options: WatcherOptions) -> None:
-        from ..watcher import Watcher  # only a worker that watches loads it
+        from ...watcher import Watcher  # only a worker that watches loads it
 
         rooms, given = self._rooms(), options.get("recall")
         recall = given or Recall.open()
@@ -120,7 +120,7 @@ def _check(choice: object) -> None:
         if unknown:
             known = ", ".join(sorted(WatcherOptions.__annotations__))
             raise InvalidSettings(f"watcher has no {', '.join(unknown)}; it has {known}")
-        from ..watcher.policy import Policy  # only a worker that watches loads it
+        from ...watcher.policy import Policy  # only a worker that watches loads it
 
         Policy(**{name: one for name, one in choice.items() if name not in ("recall", "settings")})
     elif not (isinstance(choice, bool) or callable(choice) or hasattr(choice, "run")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.to_thread
 
-from ..engine.tokens import Estimator
+from ...engine.tokens import Estimator
 
 __all__ = ["PAGE_CHARS", "PAGE_TOKENS", "page_of", "split"]
 

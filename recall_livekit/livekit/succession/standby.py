@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from livekit.agents import Agent, AgentSession
 
-from ..call import Call, CallState
-from ..call_ids import standby_call_id
-from ..client import Recall
-from ..engine.requests import Reading
-from ..models import Briefing
-from .place import Place
-from .warm_up import warm_up
+from ...call import Call, CallState
+from ...call_ids import standby_call_id
+from ...client import Recall
+from ...engine.requests import Reading
+from ...models import Briefing
+from ..place import Place
+from ..sound.warm_up import warm_up
 from .whereabouts import Inside, Outside, Whereabouts
 
 if TYPE_CHECKING:
-    from .session import LiveSession
+    from ..session import LiveSession
 
 __all__ = ["Post", "Standby", "stand_by"]
 

@@ -19,7 +19,7 @@ from livekit.agents import (
     llm,
 )
 
-from .realtime import live_session
+from ..seeds.realtime import live_session
 
 __all__ = ["Unfinished", "UnfinishedTranscripts"]
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from livekit.agents import AgentSession
 
-from ..call import Call, CallState
-from ..models import Briefing
-from .observer import SessionObserver
-from .voice import Voice
+from ...call import Call, CallState
+from ...models import Briefing
+from ..sound.voice import Voice
+from ..speech.observer import SessionObserver
 
 __all__ = ["BOUND", "Given", "Handover", "what_is_due"]
 

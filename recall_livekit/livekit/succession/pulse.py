@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from livekit import rtc
 from livekit.agents import JobContext
 
-from ..rooms.livekit_rooms import LiveKitRooms, Member
-from ..rooms.orders import ALIVE, HAND_OVER, Pulse
+from ...rooms.livekit_rooms import LiveKitRooms, Member
+from ...rooms.orders import ALIVE, HAND_OVER, Pulse
 
 __all__ = ["Others", "answer_rpcs"]
 

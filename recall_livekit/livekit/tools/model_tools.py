@@ -13,10 +13,10 @@ from typing import Literal, cast, get_args
 import anyio
 from livekit.agents import ToolError, function_tool, llm
 
-from ..actions import action
-from ..call import Call
-from ..errors import InvalidSettings, OutputMissing, RecallError
-from ..models import PointerType, WorkingStateChanges
+from ...actions import action
+from ...call import Call
+from ...errors import InvalidSettings, OutputMissing, RecallError
+from ...models import PointerType, WorkingStateChanges
 from .paging import PAGE_CHARS, page_of
 
 __all__ = ["ModelTool", "model_tools"]

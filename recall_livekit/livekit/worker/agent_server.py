@@ -11,8 +11,8 @@ from typing import Literal, TypedDict, Unpack
 from livekit.agents import AgentServer, JobExecutorType, JobProcess, NotGivenOr, WorkerPermissions
 from livekit.agents.types import NOT_GIVEN
 
-from ..errors import InvalidSettings
-from ..rooms.livekit_rooms import LiveKitRooms
+from ...errors import InvalidSettings
+from ...rooms.livekit_rooms import LiveKitRooms
 from .draining import Draining, LiveJob
 from .watching import WatcherChoice, Watching, ended
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from livekit.agents import Agent, AgentSession, llm
 
-from ..call import Call, CallState
-from ..models import Briefing
-from .echo import end_warm_up
+from ...call import Call, CallState
+from ...models import Briefing
+from ..sound.echo import end_warm_up
+from ..userdata import UserdataKeeper
 from .realtime import RealtimeContext, realtime_model
 from .seeding import merge_seed, seed_items, settle_history
-from .userdata import UserdataKeeper
 
 __all__ = ["Seeder"]
 

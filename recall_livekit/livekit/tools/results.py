@@ -7,7 +7,7 @@ import json
 from livekit.agents import Agent, llm
 from pydantic import BaseModel
 
-from ..engine.fold import SHOWN_CHARS
+from ...engine.fold import SHOWN_CHARS
 
 __all__ = ["cut_note", "result_text", "shown_result"]
 

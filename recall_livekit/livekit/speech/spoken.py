@@ -19,7 +19,7 @@ from livekit import rtc
 from livekit.agents import AgentSession
 from livekit.agents.voice import io
 
-from .gate import AudioGate
+from ..sound.gate import AudioGate
 from .markup import letters, said_part, visible
 from .playhead import Playhead
 from .sentences import SentenceTimes, ends_sentence

@@ -7,7 +7,7 @@ from typing import Any
 
 from livekit.agents import AgentSession, SpeechCreatedEvent
 
-from ..call import Call, CallState
+from ...call import Call, CallState
 from .gate import AudioGate, gate_text
 
 __all__ = ["Voice"]

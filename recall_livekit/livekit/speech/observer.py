@@ -19,14 +19,14 @@ from livekit.agents import (
     llm,
 )
 
-from ..call import Call
-from ..errors import RecallError
-from ..models import Role
-from .caller_link import CallerLink
+from ...call import Call
+from ...errors import RecallError
+from ...models import Role
+from ..caller_link import CallerLink
+from ..userdata import UserdataKeeper
 from .caller_words import CallerWords
 from .spoken import SpokenText
 from .transcripts import Unfinished, UnfinishedTranscripts
-from .userdata import UserdataKeeper
 
 __all__ = ["SessionObserver"]
 

@@ -12,11 +12,11 @@ from typing import Protocol
 from livekit import rtc
 from livekit.agents import AutoSubscribe, JobContext
 
-from ..errors import InvalidSettings, RoomsUnavailable
-from ..rooms.livekit_rooms import LiveKitRooms
-from ..rooms.orders import STANDBY, StandbyKind
-from ..rooms.protocol import is_open
-from .ring import CallerEar, is_caller
+from ...errors import InvalidSettings, RoomsUnavailable
+from ...rooms.livekit_rooms import LiveKitRooms
+from ...rooms.orders import STANDBY, StandbyKind
+from ...rooms.protocol import is_open
+from ..sound.ring import CallerEar, is_caller
 
 __all__ = ["Gone", "Inside", "Outside", "Whereabouts"]
 

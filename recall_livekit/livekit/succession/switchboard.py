@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from livekit import rtc
 
-from ..call import Call, CallState
-from ..rooms.orders import Orders, Pulse
+from ...call import Call, CallState
+from ...rooms.orders import Orders, Pulse
 from .handover import Given, Handover
 from .pulse import answer_rpcs
 

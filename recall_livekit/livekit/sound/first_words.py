@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from livekit import rtc
 
-from ..errors import InvalidSettings
+from ...errors import InvalidSettings
 
 __all__ = ["ResumeAudio", "decoded"]
 

@@ -14,7 +14,7 @@ from livekit import rtc
 from livekit.agents import AgentSession
 from livekit.agents.voice import io
 
-from ..models import Briefing
+from ...models import Briefing
 from .ring import SAMPLE_RATE, CallerEar
 
 __all__ = ["HeardAgain", "heard_until", "without_silence"]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import anyio
 from livekit.agents.job import RunningJobInfo
 
-from ..errors import RecallError, RoomsUnavailable
-from ..rooms.livekit_rooms import Room, Unanswered, Unsupported
-from ..rooms.orders import HAND_OVER, Orders, read_orders
-from ..rooms.protocol import Rooms, is_open
-from .handover import BOUND
+from ...errors import RecallError, RoomsUnavailable
+from ...rooms.livekit_rooms import Room, Unanswered, Unsupported
+from ...rooms.orders import HAND_OVER, Orders, read_orders
+from ...rooms.protocol import Rooms, is_open
+from ..succession.handover import BOUND
 
 __all__ = ["Draining", "LiveJob"]
 

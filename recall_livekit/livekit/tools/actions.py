@@ -24,10 +24,10 @@ from livekit.agents import (
     llm,
 )
 
-from ..actions import Begun, IfUnrecorded, Mark, Resolver, running_as
-from ..call import Call
-from ..errors import RecallError
-from ..models import Action, ActionClass, ActionStatus
+from ...actions import Begun, IfUnrecorded, Mark, Resolver, running_as
+from ...call import Call
+from ...errors import RecallError
+from ...models import Action, ActionClass, ActionStatus
 from .executors import executors_of, mark_of_tool, tool_like
 from .results import cut_note, result_text, shown_result
 

@@ -1,0 +1,1 @@
+"""How a model is told of a call that goes on, whatever its kind."""

@@ -1,0 +1,1 @@
+"""What is heard, by the caller and by the agent."""

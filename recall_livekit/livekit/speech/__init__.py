@@ -1,0 +1,1 @@
+"""What each side really said: turns, words under way, and what became of them."""

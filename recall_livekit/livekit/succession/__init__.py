@@ -1,0 +1,1 @@
+"""Who follows whom: standbys, handovers, and the questions of other agents."""

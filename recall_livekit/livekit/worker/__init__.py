@@ -1,0 +1,1 @@
+"""A worker's main process: its jobs, its drain, its watcher."""
