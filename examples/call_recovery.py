@@ -6,7 +6,7 @@ greet again, asks nothing again, and finishes what the caller wants. Then the sa
 without recall, so that the difference is seen.
 
     make demo                                or
-    python examples/call_recovery.py         needs: pip install "recall-livekit[demo,testing]"
+    python examples/call_recovery.py         needs: pip install ".[demo,testing]"
 
     --keep DIR   keep the records (and the workers' logs) in DIR
     --plain      plain lines, as when the output is no terminal

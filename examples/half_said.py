@@ -7,7 +7,7 @@ in its charge, too, this time before any money was taken, which looks the same: 
 and makes it. Then the same call once more without recall, so that the difference is seen.
 
     make demo-half-said                  or
-    python examples/half_said.py         needs: pip install "recall-livekit[demo,testing]"
+    python examples/half_said.py         needs: pip install ".[demo,testing]"
 
     --keep DIR   keep the records, the provider's ledger and all logs in DIR
     --plain      plain lines, as when the output is no terminal

@@ -7,7 +7,7 @@ which the first was cut. With a standby: there is hardly a gap. The silence is m
 caller hears, and each call is written as a WAV.
 
     make demo-livekit                     or
-    python examples/livekit_recovery.py   needs: pip install "recall-livekit[demo]", and a
+    python examples/livekit_recovery.py   needs: pip install ".[demo]", and a
                                           livekit-server (LIVEKIT_SERVER_BIN, or on the path)
 
     --keep DIR   keep the recordings, the records and the logs in DIR

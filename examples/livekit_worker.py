@@ -1,6 +1,6 @@
 """A worker to copy: an agent whose calls survive it.
 
-    pip install "recall-livekit[openai]"
+    pip install ".[openai]"
     export LIVEKIT_URL=ws://... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=... OPENAI_API_KEY=...
     python livekit_worker.py start
 

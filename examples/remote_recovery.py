@@ -7,7 +7,7 @@ recorded waits in the worker. The server is started again, on the same port and 
 that waited arrives.
 
     make demo-remote                     or
-    python examples/remote_recovery.py   needs: pip install "recall-livekit[server,demo,testing]"
+    python examples/remote_recovery.py   needs: pip install ".[server,demo,testing]"
 
     --keep DIR   keep the records (and the logs of all processes) in DIR
     --plain      plain lines, as when the output is no terminal
@@ -108,7 +108,7 @@ class House:
 async def build(directory: Path) -> House:
     """Make the keys, as `recall-livekit key create` does, and find a port."""
     if missing := [name for name in SERVER_NEEDS if not find_spec(name)]:
-        raise DemoFailed(f'no {", ".join(missing)} here: pip install "recall-livekit[server]"')
+        raise DemoFailed(f'no {", ".join(missing)} here: pip install ".[server]"')
     store_url = f"sqlite:///{quote(str(directory / 'records'))}"
     async with aclosing(open_keys(store_url)) as keys:
         worker = await keys.create("default", "agent", "the demo's workers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ from .standing import IfHeld, IfLeaseLost
 __all__ = ["Attached", "attach"]
 
 logger = logging.getLogger("recall_livekit")
+
+_attached: weakref.WeakSet[AgentSession[Any]] = weakref.WeakSet()
+"""The sessions that are attached, started or not."""
 
 OnFresh = Callable[[], Awaitable[None]]
 OnResume = Callable[[Briefing | None], Awaitable[None]]
@@ -75,7 +79,7 @@ def attach(
         InvalidCallId, InvalidSettings: As `RecallAgent`.
         RuntimeError: The session is attached to a call already.
     """
-    if LiveSession.of_session(session) is not None:
+    if LiveSession.of_session(session) is not None or session in _attached:
         raise RuntimeError("this session is attached to a call already: attach it once")
     options = LiveOptions(
         resume=resume,
@@ -91,7 +95,9 @@ def attach(
     hooks = _Hooks(session, decoded(resume_audio), resume_words)
     hooks.given_fresh, hooks.given_resume = on_fresh, on_resume
     hooks.given_handover, hooks.given_lost = on_handover, on_lease_lost
-    return Attached(session, options.live(), hooks)
+    attached = Attached(session, options.live(), hooks)
+    _attached.add(session)
+    return attached
 
 
 class Attached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from inspect import isawaitable
 
 import anyio
 
@@ -278,9 +279,16 @@ async def _ask(
 ) -> None:
     try:
         async with few:
-            resolved = await resolver(action)
+            asked = resolver(action)
+            resolved: object = await asked if isawaitable(asked) else asked
     except Exception:
         logger.exception("a resolver failed: what it was asked about stays open")
         return
-    if resolved is not None:
+    if isinstance(resolved, Resolved) and resolved.status in ("done", "failed"):
         found[action.key] = resolved
+    elif resolved is not None:
+        logger.error(
+            "a resolver returned a %s, and what it was asked about stays open: return "
+            'Resolved("done", result), Resolved("failed", result) or None',
+            type(resolved).__name__,
+        )

@@ -38,7 +38,7 @@ def run_demo(demo: Demo, about: str, *, real_model: bool = True) -> int:
     """Run it as the command line says; return the exit code. With a key its model may be real."""
     options = arguments(about)
     if real_model and has_key() and not find_spec("livekit.plugins.openai"):
-        print('OPENAI_API_KEY is set: pip install "recall-livekit[openai]", or unset it')
+        print('OPENAI_API_KEY is set: pip install ".[openai]", or unset it')
         return 2
     if keep := options.keep and options.keep.resolve():
         keep.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def open_screen(plain: bool) -> Screen:
     try:
         from .rich_screen import RichScreen
     except ImportError:
-        print('(two columns and colours: pip install "recall-livekit[demo]")')
+        print('(two columns and colours: pip install ".[demo]")')
         return PlainScreen()
     return RichScreen()
 

@@ -44,7 +44,7 @@ def _package() -> Finding:
         return ok("recall-livekit", metadata.version(DISTRIBUTION))
     except metadata.PackageNotFoundError:
         says = "runs from a directory that is not installed"
-        return warn("recall-livekit", says, f"pip install {DISTRIBUTION}, so that ranges are known")
+        return warn("recall-livekit", says, "pip install the checkout, so that ranges are known")
 
 
 def _python() -> Finding:

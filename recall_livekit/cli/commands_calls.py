@@ -68,6 +68,7 @@ def show(
     [late]: written when another writer had taken the call, so it is history and no state.
     [provisional]: written without the lease. [waiting]: it counts from the next lease on.
     [cut off here]: the words at which somebody was interrupted by a crash.
+    [not answered], [never heard]: said, and no part of the conversation that the model was given.
     """
     from .running import run
     from .show import show as show_call

@@ -15,7 +15,7 @@ from .times import seconds_of
 
 __all__ = ["listen_at", "retained", "serve", "with_server"]
 
-INSTALL = 'pip install "recall-livekit[server]"'
+INSTALL = 'in a checkout of recall-livekit: pip install ".[server]"'
 
 
 def serve(store: str, listen: str, retain: Sequence[str], level: str) -> None:

@@ -93,9 +93,14 @@ def turn_line(paper: Paper, turn: Turn, standing: Standing = "held") -> None:
         who = turn.agent
     elif turn.name:
         who = turn.name
-    marks = f"{'[interrupted] ' if turn.interrupted else ''}{_MARKS[standing]}".rstrip()
+    marks = " ".join(filter(None, (*_turn_marks(turn), _MARKS[standing])))
     head = (dim(f"  {clock(turn.at)}  "), Span(_column(who), style))
     paper.line(*head, body=turn.content or "(nothing)", marks=marks)
+
+
+def _turn_marks(turn: Turn) -> tuple[str, ...]:
+    aside = "[not answered]" if turn.role == "user" else "[never heard]"
+    return ("[interrupted]" if turn.interrupted else "", "" if turn.committed else aside)
 
 
 def partial_line(paper: Paper, partial: Partial) -> None:

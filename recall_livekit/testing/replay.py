@@ -168,7 +168,7 @@ class Resumed:
     @property
     def briefing(self) -> Briefing:
         """What the agent was told of the past."""
-        return self.call.briefing
+        return self.call.briefing.model_copy(update={"silence": self.call.silence})
 
     @property
     def said(self) -> Sequence[str]:

@@ -337,6 +337,22 @@ async def test_reconcile_records_what_was_found_and_the_next_worker_knows(
     assert [one.tool for one in await actions(open_recall())] == ["put"]
 
 
+@pytest.mark.parametrize("answer", ["receipt 7", Resolved("ok", "7"), 7])  # type: ignore[arg-type]
+async def test_an_answer_that_is_none_leaves_a_call_open_and_harms_no_other(
+    open_recall: OpenRecall, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    key = await left_open(open_recall, "external")
+    other = await left_open(open_recall, "external")
+
+    def look(action: Action) -> Any:  # nor is it a coroutine function
+        return answer if action.key == key else Resolved("done", "receipt 8")
+
+    async with open_recall().resume(CALL) as call:
+        assert [action.key for action in await call.reconcile(look)] == [key]
+        assert [action.key for action in call.briefing.finished] == [other]
+    assert 'return Resolved("done", result)' in caplog.text
+
+
 async def test_what_is_reconciled_before_the_lease_stays_so_with_the_lease(
     open_recall: OpenRecall,
 ) -> None:

@@ -83,7 +83,7 @@ def test_without_the_server_s_parts_it_says_what_to_install(
         ran = invoke(*args, "--store", store)
         assert ran.code == 1
         assert f"{what} is not installed" in ran.stderr
-        assert 'pip install "recall-livekit[server]"' in ran.stderr
+        assert 'pip install ".[server]"' in ran.stderr
 
 
 @pytest.mark.parametrize(

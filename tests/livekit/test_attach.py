@@ -241,6 +241,14 @@ async def test_a_session_is_attached_once(open_recall: OpenRecall) -> None:
             attach(line.session, resume=ROOM, recall=open_recall())
 
 
+async def test_a_session_that_was_not_started_is_attached_once_too(open_recall: OpenRecall) -> None:
+    line = Line(Agent(instructions="Be kind."))
+    attached = attach(line.session, resume=ROOM, recall=open_recall())
+    with pytest.raises(RuntimeError, match="attach it once"):
+        attach(line.session, resume="another", recall=open_recall())
+    await attached.call.aclose()
+
+
 async def test_a_store_that_cannot_be_opened_does_not_end_the_call(
     tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

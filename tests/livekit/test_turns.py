@@ -9,16 +9,23 @@ from typing import Any
 
 import anyio
 import pytest
-from livekit.agents import ModelSettings, StopResponse, UserInputTranscribedEvent, llm
+from livekit.agents import (
+    AgentSession,
+    ModelSettings,
+    StopResponse,
+    UserInputTranscribedEvent,
+    llm,
+)
 
 from recall_livekit import Recall
 from recall_livekit.livekit.speech import caller_words, observer
 from recall_livekit.livekit.speech.caller_words import CallerWords
 from recall_livekit.livekit.speech.spoken import SpokenText
 from recall_livekit.models import Turn
+from recall_livekit.testing.voices import ScriptedLLM
 
 from ..conftest import OpenRecall
-from .line import Line, until
+from .line import Line, echo, until
 from .test_agent import ROOM, Support, talk
 
 pytestmark = pytest.mark.anyio
@@ -493,3 +500,19 @@ async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert never == ["a", "b"]
     words.close()
     assert never == ["a", "b", "c d e"]
+
+
+async def test_a_session_of_text_alone_has_nothing_that_could_be_heard(
+    open_recall: OpenRecall,
+) -> None:
+    """As LiveKit's own tests run one: neither sound nor shown words."""
+    session: AgentSession[Any] = AgentSession(llm=ScriptedLLM(echo))
+    agent = Support(open_recall())
+    await session.start(agent)
+    await session.run(user_input="my number is seven")
+    await session.aclose()
+    assert agent._live is not None
+    await agent._live.closed()
+    said = await recorded(open_recall())
+    assert ("assistant", "you said my number is seven", True) in said
+    assert all(committed for *_, committed in said)

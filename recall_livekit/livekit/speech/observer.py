@@ -131,9 +131,16 @@ class SessionObserver:
             self._loose.timer.cancel()
             self._loose = None
             return True
-        any_heard = self.spoken.any_heard
+        any_heard = self.spoken.any_heard or self._is_text_alone
         self.spoken.begin_turn()
         return any_heard
+
+    @property
+    def _is_text_alone(self) -> bool:
+        """Whether the session has neither sound nor shown words, as in `AgentSession.run`: its
+        messages are all that there is."""
+        output = self._session.output
+        return output.audio is None and output.transcription is None
 
     def _record(
         self,
