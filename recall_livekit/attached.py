@@ -71,9 +71,9 @@ def attach(
     said its first words already: ask `await attached.fresh()` before you greet.
 
     A session may have been started before; then what was said until now is not recorded. What can
-    be chosen is the same as for `RecallAgent`, and so are the hooks, given as functions: without
-    `on_fresh` nothing is said; without `on_resume` the active agent says one short sentence and
-    goes on; without `on_handover` it says what is due.
+    be chosen is the same as for `RecallAgent` (but `model_tools`: give those to the agents), and
+    so are the hooks, given as functions: without `on_fresh` nothing is said; without `on_resume`
+    the active agent says one short sentence and goes on; without `on_handover` it says what is due.
 
     Raises:
         InvalidCallId, InvalidSettings: As `RecallAgent`.
@@ -95,7 +95,10 @@ def attach(
     hooks = _Hooks(session, decoded(resume_audio), resume_words)
     hooks.given_fresh, hooks.given_resume = on_fresh, on_resume
     hooks.given_handover, hooks.given_lost = on_handover, on_lease_lost
-    attached = Attached(session, options.live(), hooks)
+    live = options.live()
+    if live.session is not None:
+        raise RuntimeError("this job has a session of this call already: it is attached as that")
+    attached = Attached(session, live, hooks)
     _attached.add(session)
     return attached
 

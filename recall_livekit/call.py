@@ -243,12 +243,13 @@ class Call(ToolCalls):
     # --- waiting --------------------------------------------------------------------------------
 
     async def flush(self, seconds: float = math.inf) -> bool:
-        """Wait until everything queued is durable.
+        """Wait until everything queued, and every output that is being kept, is durable.
 
         False if it is not after `seconds`, or never will be: closed, erased or refused.
         """
         refused = self._outbox.refused
         with anyio.move_on_after(seconds):
+            await self._outputs.idle()
             while self._outbox.lag and self.state is not CallState.CLOSED:
                 await self._outbox.wait_change()
         return not self._outbox.lag and self._outbox.refused == refused
@@ -328,7 +329,6 @@ class Call(ToolCalls):
         False if nobody took it within `seconds`, or if it could not be given away: then this
         worker has it as before. Meanwhile nobody is heard and no tool runs.
         """
-        await self._outputs.idle(self.settings.flush_wait)
         with anyio.move_on_after(self.settings.flush_wait):
             await self._sender.write_partials()
         if self.state is not CallState.HOLDING or not await self.flush(self.settings.flush_wait):

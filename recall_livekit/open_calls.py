@@ -57,6 +57,8 @@ class OpenCalls:
             self._unrecorded.discard(self._ended.popitem(last=False)[0])
         if began.action_class == "idempotent" and end.status == "unknown":
             self._to_repeat[end.key] = began
+            if len(self._to_repeat) > REMEMBERED:
+                del self._to_repeat[next(iter(self._to_repeat))]
 
     def settle(self, ends: Iterable[Action]) -> None:
         """It was found out how these went, which dead workers had left open."""
@@ -78,6 +80,10 @@ class OpenCalls:
             and action.key not in taken
             and (action.key not in self._repeated or action.key in self._to_repeat)
         ]
+
+    def is_repeated(self, key: str) -> bool:
+        """Whether the call of this key was left open once, and is made again here."""
+        return key in self._repeated
 
     def repeat(self, key: str) -> None:
         """The call that was left open under this key is made again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -109,7 +110,7 @@ class Outputs:
             self._say_missing(ref, error)
             raise
 
-    async def idle(self, seconds: float) -> None:
+    async def idle(self, seconds: float = math.inf) -> None:
         """Return when nothing is being kept any more, or after `seconds`."""
         with anyio.move_on_after(seconds):
             while self._waiting:

@@ -11,7 +11,7 @@ import anyio
 from .actions import Begun, Resolved, Resolver
 from .checks import storable_text
 from .errors import ReadOnly, RecallError, StoreUnavailable
-from .models import Action, ActionClass, ActionStatus, Briefing
+from .models import RECORD_CHARS, Action, ActionClass, ActionStatus, Briefing
 from .open_calls import OpenCalls, same_arguments
 from .outbox import Receipt
 from .recording import Recording
@@ -52,10 +52,10 @@ class ToolCalls(Recording):
     ) -> Begun:
         """Record that a tool is about to run; `arguments` is the model's JSON.
 
-        An external one waits, at most `Settings.action_wait`, until its beginning was stored
+        All but a pure one wait, at most `Settings.action_wait`, until their beginning was stored
         under this worker's lease (rule 18); a worker that has no lease yet waits for that too.
         `Begun.durable` tells whether it was. If it was not, run it unrecorded, or do not run it
-        and say so: ``end_action(key, "abandoned")``. Others do not wait.
+        and say so: ``end_action(key, "abandoned")``.
 
         An idempotent call that a dead worker left open, of this tool and with these arguments,
         gets the key that it had, once. Where `redact` makes different arguments alike, they are.
@@ -65,24 +65,24 @@ class ToolCalls(Recording):
             OutboxFull, Closed: As in `record_turn`: it cannot be recorded.
         """
         deadline = self._clock.monotonic() + self.settings.action_wait
-        external = action_class == "external"
-        if external:
-            await self._wait_for_lease(self.settings.action_wait)
-        elif action_class == "idempotent":
+        waits = action_class != "pure"
+        if action_class == "idempotent":
             key = key or await self.key_to_repeat(tool, arguments)
+        if action_class == "external" or (waits and self._keeper.briefing is not None):
+            await self._wait_for_lease(self.settings.action_wait)
         self._check_may_act()
         action = self._action(tool, key, action_class, arguments, call_id, agent)
         number = self._queue_action(action)
         self._open_calls.began(action)
         durable = False
         try:
-            durable = external and await self._is_under_lease(number, deadline)
+            durable = waits and await self._is_under_lease(number, deadline)
             self._check_may_act()
         except BaseException:  # it does not run, and nobody is to wonder whether it did
             with suppress(RecallError):
                 self.end_action(action.key, "abandoned")
             raise
-        if external and not durable:
+        if waits and not durable:
             self._open_calls.runs_unrecorded(action.key)
         return Begun(action.key, durable)
 
@@ -91,10 +91,13 @@ class ToolCalls(Recording):
         key: str,
         status: ActionStatus = "done",
         *,
+        tool: str = "?",
         result: str | None = None,
         result_ref: str | None = None,
     ) -> None:
-        """Queue how a tool call went. "unknown": it may have happened, "abandoned": it did not.
+        """Queue how a tool call went. "unknown": it may have happened, "abandoned": it did not,
+        which is "unknown" too of one that was repeated: its first try may have. `tool` names one
+        that could not be begun.
 
         It is recorded for a call that began here even if another worker has the call by now: as
         a late record, which says what happened and changes nothing else (rule 6). Said again, it
@@ -104,8 +107,10 @@ class ToolCalls(Recording):
             ReadOnly: Another worker has the call, and this tool call did not begin here.
             OutboxFull, Closed: As in `record_turn`.
         """
+        if status == "abandoned" and self._open_calls.is_repeated(key):
+            status = "unknown"
         began = self._open_calls.begun(key)
-        known = began or self._left_open(key) or Action(at=0.0, key=key, tool="?")
+        known = began or self._left_open(key) or Action(at=0.0, key=key, tool=storable_text(tool))
         end = _end(known, self._clock.now(), status, result, result_ref)
         if self._open_calls.ran_unrecorded(key):
             end = end.model_copy(update={"unrecorded": True})
@@ -127,8 +132,15 @@ class ToolCalls(Recording):
 
     async def key_to_repeat(self, tool: str, arguments: str) -> str | None:
         """Return the key of an idempotent call of this tool, with these arguments, that was left
-        open, if there is one: it is given out once, until that try has no outcome either."""
-        if not self._open_calls.repeatable(self._keeper.briefing):
+        open, if there is one: it is given out once, until that try has no outcome either.
+
+        Waits for the records, at most `Settings.action_wait`: a new key would charge again.
+        Arguments that are too long to be recorded whole are not found again.
+        """
+        with anyio.move_on_after(self.settings.action_wait):
+            while self._keeper.briefing is None and self._keeper.state is CallState.READING:
+                await self._keeper.wait_change()
+        if len(arguments) > RECORD_CHARS or not self._open_calls.repeatable(self._keeper.briefing):
             return None
         told = await self._as_recorded(tool, arguments)
         for action in self._open_calls.repeatable(self._keeper.briefing):

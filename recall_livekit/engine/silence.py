@@ -31,5 +31,4 @@ def silence_at(now: float, recorded: float, said: Iterable[float]) -> float | No
     """
     if not recorded:
         return None
-    believed = [at for at in said if at <= now]
-    return max(0.0, now - max(recorded, *believed)) if believed else max(0.0, now - recorded)
+    return max(0.0, now - max([recorded, *(at for at in said if at <= now)]))

@@ -15,8 +15,9 @@ logger = logging.getLogger("recall_livekit")
 class Background:
     """Work beside the conversation; a fault in it is logged, and the call goes on."""
 
-    def __init__(self) -> None:
-        """Nothing runs yet."""
+    def __init__(self, fault: str = "a hook of the call failed; the call goes on") -> None:
+        """Nothing runs yet; `fault` is logged of what fails."""
+        self._fault = fault
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -30,7 +31,18 @@ class Background:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def settled(self, seconds: float) -> None:
+        """Return once what runs now has ended, or after `seconds`."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=seconds)
+
+    async def aclose(self) -> None:
+        """End what runs."""
+        for task in self._tasks:
+            task.cancel()
+        await self.ended()
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a hook of the call failed; the call goes on", exc_info=error)
+            logger.error(self._fault, exc_info=error)

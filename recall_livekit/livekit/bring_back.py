@@ -50,8 +50,10 @@ class BringBack:
             return None
         token = bringing.set(self._call)
         try:
-            made = factory()
-        except Exception:
+            made: object = factory()
+            if not isinstance(made, Agent):
+                raise TypeError(f"it returned {made!r}, and no Agent")
+        except (Exception, asyncio.CancelledError):
             logger.exception("the factory of an agent failed: %r goes on in its place", entry.id)
             return None
         finally:

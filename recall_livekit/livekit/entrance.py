@@ -94,7 +94,7 @@ class Entrance:
             if self._call.may_speak and await self._bring(agent, entered=False):
                 return False
         if is_first and self.by_itself:
-            self._background.spawn(self.enter())
+            await self.enter()
         return True
 
     async def before_model(self, agent: Agent, chat_ctx: llm.ChatContext) -> None:

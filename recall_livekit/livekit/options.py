@@ -21,14 +21,14 @@ class LiveOptions:
     """The same for `RecallAgent` and for `attach`; see there."""
 
     resume: str
-    recall: Recall | None = None
-    caller: str | None = None
-    if_held: IfHeld = "standby"
-    if_lease_lost: IfLeaseLost = "standby"
-    redact: Redact | None = None
-    userdata_type: type[object] | None = None
-    shutdown_when_left: bool = True
-    resume_agents: Mapping[str, AgentFactory] = field(default_factory=dict)
+    recall: Recall | None
+    caller: str | None
+    if_held: IfHeld
+    if_lease_lost: IfLeaseLost
+    redact: Redact | None
+    userdata_type: type[object] | None
+    shutdown_when_left: bool
+    resume_agents: Mapping[str, AgentFactory]
     place: Place = field(default_factory=Place.here)
 
     def live(self) -> LiveSession:

@@ -42,7 +42,7 @@ from .succession.switchboard import Switchboard
 from .tools.actions import SessionActions
 from .userdata import UserdataKeeper
 
-__all__ = ["Hooks", "LiveSession"]
+__all__ = ["LiveSession"]
 
 logger = logging.getLogger("recall_livekit")
 
@@ -61,7 +61,7 @@ class LiveSession:
         recall: Recall,
         owned: bool,
         shutdown_when_left: bool,
-        resume_agents: Mapping[str, AgentFactory] | None = None,
+        resume_agents: Mapping[str, AgentFactory],
     ) -> None:
         """Begin to read and to acquire; `recall`, if `owned`, is closed with the call."""
         self.call = call
@@ -88,22 +88,26 @@ class LiveSession:
             call,
             self._seeder,
             self._background,
-            BringBack(call, resume_agents or {}),
+            BringBack(call, resume_agents),
             had_agent=lambda: self.place.had_agent(call.settings.room_age),
             is_successor=lambda: self._switchboard.successor,
         )
         self._others = Others.of(place.job)
         self._open.add(self)
-        call.subscribe(self._state_changed)
-        call.on_dying(self._ending.leave_room)
+        self._begin(place.job)
+
+    def _begin(self, job: JobContext | None) -> None:
+        """Have the call ask and tell us, then start it."""
+        self.call.subscribe(self._state_changed)
+        self.call.on_dying(self._ending.leave_room)
         if self._others is not None:
-            call.ask_first(self._others.live)
-        if place.job is not None:
-            call.ask_caller(Callers(place.job.room).who)
-        call.start()
-        if place.job is not None:
-            self._switchboard.open(place.job.room)
-            place.job.add_shutdown_callback(self._ending.job_ends)
+            self.call.ask_first(self._others.live)
+        if job is not None:
+            self.call.ask_caller(Callers(job.room).who)
+        self.call.start()
+        if job is not None:
+            self._switchboard.open(job.room)
+            job.add_shutdown_callback(self._ending.job_ends)
 
     @classmethod
     def of_job(cls, call_id: str, job: JobContext | None) -> LiveSession | None:
@@ -163,7 +167,7 @@ class LiveSession:
             self._switchboard.open(self.place.job.room)  # not an agent's that was only made
         self._follow_state(self.call.state)
         self._hear_again(session)
-        work = self.seed() if self.call.known else self._seeder.seed_when_read()
+        work = self._seeder.seed() if self.call.known else self._seeder.seed_when_read()
         self._background.spawn(work)
 
     async def enter(self) -> None:
@@ -181,10 +185,6 @@ class LiveSession:
     async def is_fresh(self) -> bool:
         """Whether a new call is to be greeted here; waits only what `seed_wait` leaves."""
         return await self._entrance.is_fresh()
-
-    async def seed(self) -> None:
-        """Bring the agent's context to the newest briefing; nothing if it is there already."""
-        await self._seeder.seed()
 
     async def reconcile(self, resolver: Resolver, seconds: float) -> tuple[Action, ...]:
         """See `RecallAgent.reconcile`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -73,7 +74,7 @@ async def load(
         InvalidInput: There is no such call or moment, or the file is no export.
         StoreError: The store cannot be read.
     """
-    if silence < 0:
+    if not 0 <= silence < math.inf:
         raise InvalidInput(f"silence is in seconds, from 0 on, not {silence}")
     recorded = cut_at(await _found(source, call_id), moment)
     fold = _folded(recorded.entries)

@@ -236,7 +236,11 @@ class Resumed:
             return
         if live.call.state is not CallState.CLOSED:
             live.discard()
-        await live.closed()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await live.closed()
+        except TimeoutError:
+            logger.warning("a hook of the agent still runs: it is left alone")
 
     def _mock_always(self) -> None:
         """Mock the tools of whichever agent is active, from before it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -278,6 +279,20 @@ async def left_open(open_recall: OpenRecall, action_class: Any, **options: Any) 
     call._task.cancel()  # type: ignore[union-attr]
     await until(lambda: call.state is CallState.CLOSED, 10)
     return begun.key
+
+
+async def test_an_idempotent_call_waits_for_the_records_that_have_its_key(
+    open_recall: OpenRecall,
+) -> None:
+    """With another key it would happen twice."""
+    key = await left_open(open_recall, "idempotent")
+    freezer = Freezer(timeout=0.1, frozen=True)
+    call = started(open_recall(faults=freezer, action_wait=20.0))
+    asyncio.get_running_loop().call_later(0.5, freezer.thaw)
+    assert not call.known
+    begun = await call.begin_action("put", action_class="idempotent", arguments=CARD)
+    assert (begun.key, begun.durable) == (key, True)
+    await call.aclose()
 
 
 async def test_the_key_of_an_open_idempotent_call_is_given_out_once(

@@ -15,7 +15,7 @@ from livekit.agents.voice import TranscriptSynchronizer, io
 
 from recall_livekit.testing.voices import ScriptedLLM, ScriptedSTT, ToneTTS, said
 
-__all__ = ["Line", "Speaker", "echo", "until"]
+__all__ = ["Line", "Speaker", "echo", "greeted", "until"]
 
 
 class Speaker(io.AudioOutput):
@@ -138,6 +138,12 @@ class Line:
             live = getattr(self.agent, "_live", None)
             if live is not None:
                 await live.closed()
+
+
+async def greeted(line: Line) -> None:
+    """Return when the agent has said its first words."""
+    await until(lambda: "hello there" in line.subtitles.text)
+    await until(lambda: line.session.agent_state == "listening")
 
 
 async def until(check: Callable[[], object], seconds: float = 5.0) -> None:

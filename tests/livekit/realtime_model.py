@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,8 +22,6 @@ class FakeRealtime(llm.RealtimeModel):
     def __init__(
         self,
         *mutable: Literal["history", "instructions", "tools"],
-        manual_function_calls: bool = False,
-        reply: Callable[[str], str] = lambda instructions: "hello there",
     ) -> None:
         super().__init__(
             capabilities=llm.RealtimeCapabilities(
@@ -32,13 +30,12 @@ class FakeRealtime(llm.RealtimeModel):
                 user_transcription=True,
                 auto_tool_reply_generation=False,
                 audio_output=True,
-                manual_function_calls=manual_function_calls,
+                manual_function_calls=False,
                 mutable_chat_context="history" in mutable,
                 mutable_instructions="instructions" in mutable,
                 mutable_tools="tools" in mutable,
             )
         )
-        self.reply = reply
         self.lives: list[FakeRealtimeSession] = []
 
     @property
@@ -65,7 +62,6 @@ class Said:
 class FakeRealtimeSession(llm.RealtimeSession[Literal["none"]]):
     def __init__(self, model: FakeRealtime) -> None:
         super().__init__(model)
-        self._model = model
         self._context = llm.ChatContext.empty()
         self._tools = llm.ToolContext.empty()
         self._began = False
@@ -163,8 +159,7 @@ class FakeRealtimeSession(llm.RealtimeSession[Literal["none"]]):
             if item.type in ("message", "function_call", "function_call_output")
         ]
         self.said.append(Said(self.instructions, history))
-        text = self._model.reply(self.instructions)
-        message_id = utils.shortuuid("item_")
+        text, message_id = "hello there", utils.shortuuid("item_")
         spoken = llm.ChatMessage(id=message_id, role="assistant", content=[text])
         self._context.items.append(spoken)
         modalities: asyncio.Future[list[Literal["text", "audio"]]]

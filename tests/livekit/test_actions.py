@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -249,7 +250,12 @@ async def test_what_a_tool_raises_is_how_it_went(open_recall: OpenRecall) -> Non
         """Say nothing."""
         raise StopResponse
 
-    tools = [decline, break_down, lose_the_answer, be_silent]
+    @function_tool
+    async def return_it() -> ToolError:
+        """LiveKit takes it for raised."""
+        return ToolError("declined too")
+
+    tools: list[Any] = [decline, break_down, lose_the_answer, be_silent, return_it]
     agent = Shop(open_recall(), *tools)
     async with shop(agent, *(tool_call(tool.info.name) for tool in tools)) as line:
         for _ in tools:
@@ -258,9 +264,10 @@ async def test_what_a_tool_raises_is_how_it_went(open_recall: OpenRecall) -> Non
     told = [(n.action.tool, n.action.status, n.action.result) for n in await noted(open_recall())]
     assert told == [
         ("decline", "failed", "card declined"),
-        ("break_down", "failed", "An internal error occurred (OSError)"),
+        ("break_down", "unknown", "An internal error occurred (OSError)"),
         ("lose_the_answer", "unknown", "An internal error occurred (OSError)"),
         ("be_silent", "done", ""),
+        ("return_it", "failed", "declined too"),
     ]
 
 
@@ -434,7 +441,9 @@ async def test_without_a_store_a_tool_runs_unrecorded_after_its_wait_or_refuses_
     assert (await open_recall().read(ROOM)).actions == ()
 
 
-async def test_pure_and_idempotent_tools_wait_for_nobody(open_recall: OpenRecall) -> None:
+async def test_a_pure_tool_waits_for_nobody_and_an_idempotent_one_not_for_ever(
+    open_recall: OpenRecall,
+) -> None:
     keys: list[str] = []
 
     @function_tool
@@ -451,18 +460,21 @@ async def test_pure_and_idempotent_tools_wait_for_nobody(open_recall: OpenRecall
         return "put"
 
     freezer = Freezer(timeout=0.3)
-    agent = Shop(open_recall(faults=freezer, action_wait=60.0), look, put)
+    agent = Shop(open_recall(faults=freezer, action_wait=1.0), look, put)
     async with shop(agent, tool_call("look"), tool_call("put")) as line:
         assert await agent.call.holding(5)
         freezer.freeze()
+        began = time.monotonic()
         await ask(line)
+        assert time.monotonic() - began < 0.9
         await ask(line)
+        assert time.monotonic() - began > 1.0
         freezer.thaw()
         assert await agent.call.flush(10)
     told = [one.action for one in await noted(open_recall())]
     assert [(a.action_class, a.unrecorded) for a in told] == [
         ("pure", False),
-        ("idempotent", False),
+        ("idempotent", True),
     ]
     assert keys == [told[1].key]
 

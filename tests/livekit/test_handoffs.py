@@ -337,11 +337,16 @@ async def test_records_that_come_too_late_bring_nobody_back(open_recall: OpenRec
     assert note.done == ["fresh", "reception exits"]
 
 
+@pytest.mark.parametrize(
+    "answer", [RuntimeError("no database"), asyncio.CancelledError("no database"), "no database"]
+)
 async def test_a_factory_that_fails_leaves_the_entry_agent(
-    open_recall: OpenRecall, caplog: pytest.LogCaptureFixture
+    open_recall: OpenRecall, caplog: pytest.LogCaptureFixture, answer: Any
 ) -> None:
-    def broken() -> Agent:
-        raise RuntimeError("no database")
+    def broken() -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     await cut_off_in_billing(open_recall())
     agent = Reception(open_recall(), resume_agents={"billing": broken})

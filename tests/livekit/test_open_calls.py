@@ -39,7 +39,7 @@ async def left_open(
     begun = await call.begin_action(
         tool, action_class=action_class, arguments=CARD, call_id="call_of_the_model", agent="shop"
     )
-    assert begun.durable is (action_class == "external")
+    assert begun.durable is (action_class != "pure")
     assert await call.flush(2)
     await recall.aclose()
     return begun.key

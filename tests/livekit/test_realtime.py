@@ -257,4 +257,4 @@ async def test_a_session_that_never_starts_leaves_nothing_behind(open_recall: Op
     realtime = agent._live._seeder.realtime
     await agent._live.withdraw()
     assert realtime is not None
-    assert not realtime._tasks
+    assert not realtime._background._tasks

@@ -16,7 +16,7 @@ from recall_livekit.testing.voices import said
 
 from ..conftest import OpenRecall
 from .desk import CALLER, FakeRoom, Publication, Somebody, a_desk, a_job
-from .line import Line, until
+from .line import Line, greeted, until
 from .test_agent import ROOM, Support, talk, turns
 
 pytestmark = pytest.mark.anyio
@@ -24,11 +24,6 @@ pytestmark = pytest.mark.anyio
 
 async def partials(recall: Recall) -> list[str]:
     return [partial.text for partial in (await recall.read(ROOM)).partials]
-
-
-async def greeted(line: Line) -> None:
-    await until(lambda: "hello there" in line.subtitles.text)
-    await until(lambda: line.session.agent_state == "listening")
 
 
 async def test_a_room_that_reconnects_changes_nothing(open_recall: OpenRecall) -> None:

@@ -20,15 +20,10 @@ from recall_livekit.rooms.orders import Orders
 
 from ..conftest import OpenRecall
 from .desk import AGENT, CALLER, Desk, Publication, Somebody, a_desk
-from .line import Line, until
+from .line import Line, greeted, until
 from .test_agent import ROOM, Support, talk, turns
 
 pytestmark = pytest.mark.anyio
-
-
-async def greeted(line: Line) -> None:
-    await until(lambda: "hello there" in line.subtitles.text)
-    await until(lambda: line.session.agent_state == "listening")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from recall_livekit.models import Turn
 from recall_livekit.testing.voices import ScriptedLLM
 
 from ..conftest import OpenRecall
-from .line import Line, echo, until
+from .line import Line, echo, greeted, until
 from .test_agent import ROOM, Support, talk
 
 pytestmark = pytest.mark.anyio
@@ -35,11 +35,6 @@ async def recorded(recall: Recall) -> list[tuple[str, str, bool]]:
     """Role, words, and whether they are part of the conversation."""
     turns: Sequence[Turn] = await recall.turns(ROOM)
     return [(turn.role, turn.content.strip(), turn.committed) for turn in turns]
-
-
-async def greeted(line: Line) -> None:
-    await until(lambda: "hello there" in line.subtitles.text)
-    await until(lambda: line.session.agent_state == "listening")
 
 
 def heard(agent: Support) -> int:
@@ -435,11 +430,8 @@ def words_of(*said: str) -> tuple[CallerWords, list[str]]:
     return words, never
 
 
-def message(text: str, *, spoken: bool = True, item_id: str = "item") -> llm.ChatMessage:
-    confidence = 1.0 if spoken else None
-    return llm.ChatMessage(
-        id=item_id, role="user", content=[text], transcript_confidence=confidence
-    )
+def message(text: str, *, item_id: str = "item") -> llm.ChatMessage:
+    return llm.ChatMessage(id=item_id, role="user", content=[text], transcript_confidence=1.0)
 
 
 @pytest.mark.parametrize(

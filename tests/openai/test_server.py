@@ -81,8 +81,8 @@ def test_tools_are_needed_for_a_choice() -> None:
     check_tools({"tool_choice": "required", "tools": [{"type": "function", "name": "book"}]})
 
 
-def message(item_id: str, role: str = "user", kind: str = "input_text") -> Json:
-    part = {"type": kind, "text": "hello"}
+def message(item_id: str, role: str = "user") -> Json:
+    part = {"type": "input_text", "text": "hello"}
     return {"id": item_id, "type": "message", "role": role, "content": [part]}
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from livekit.agents import Agent, AgentSession, SpeechCreatedEvent, llm
 from livekit.agents.utils import is_given
 
+from ..background import Background
 from .live_history import LiveHistory
 from .notes import Notes
 from .recap import recap
@@ -50,7 +51,7 @@ class RealtimeContext:
         self._undelivered = False
         self._over = False
         self._warned = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background("the realtime model does not know the call so far")
         session.on("speech_created", self._speech_created)
 
     def seed(self, agent: Agent, items: Sequence[llm.ChatItem]) -> bool:
@@ -79,14 +80,12 @@ class RealtimeContext:
         """Deliver nothing any more."""
         self._over = True
         self._session.off("speech_created", self._speech_created)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.aclose()
 
     def _deliver_soon(self) -> None:
         if not self._undelivered and not self._over:
             self._undelivered = True
-            self._spawn(self._deliver_when_started())
+            self._background.spawn(self._deliver_when_started())
 
     async def _deliver_when_started(self) -> None:
         """Bounded: the end of a start that failed is not told either."""
@@ -100,12 +99,11 @@ class RealtimeContext:
     def _speech_created(self, event: SpeechCreatedEvent) -> None:
         """The agent is about to speak: what it must know goes first, on the same connection."""
         if self._undelivered and self._started and not self._over:
-            self._spawn(self._deliver())
+            self._background.spawn(self._deliver())
 
     async def confirmed(self, seconds: float) -> None:
         """Return once the model has what it was to be told, or after `seconds`."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=seconds)
+        await self._background.settled(seconds)
 
     async def _deliver(self) -> None:
         self._undelivered = False
@@ -153,16 +151,6 @@ class RealtimeContext:
                 "neither history nor instructions then: it does not know what was said before. "
                 "Make the agent before `ctx.connect()`, or wait in `await agent.stand_by(session)`"
             )
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the realtime model does not know the call so far", exc_info=error)
 
 
 def realtime_model(session: AgentSession[Any], agent: Agent) -> llm.RealtimeModel | None:

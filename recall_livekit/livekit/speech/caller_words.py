@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from livekit.agents import UserInputTranscribedEvent, llm
 
+from .markup import bare
+
 __all__ = ["CallerWords", "Said"]
 
 UNDER_WAY = 2.0
@@ -106,7 +108,7 @@ def _parts_of(message: llm.ChatMessage, said: list[Said]) -> set[int] | None:
     by_id = {n for n, one in enumerate(said) if one.item_id == message.id}
     if by_id:
         return by_id
-    text = _bare(message.text_content or "")
+    text = bare(message.text_content or "")
     for holds in (str.endswith, str.__contains__):
         if found := _newest_in(text, said, holds):
             return found
@@ -118,7 +120,7 @@ def _newest_in(text: str, said: list[Said], holds: Callable[[str, str], bool]) -
     while a slow hook had it."""
     found = set[int]()
     for n in reversed(range(len(said))):
-        piece = _bare(said[n].text)
+        piece = bare(said[n].text)
         if (text.rfind(piece) >= 0) if found else holds(text, piece):
             found.add(n)
             text = text[: text.rfind(piece)]
@@ -130,7 +132,3 @@ def _newest_in(text: str, said: list[Said], holds: Callable[[str, str], bool]) -
 def _was_spoken(message: llm.ChatMessage) -> bool:
     """Whether LiveKit made the message of speech: what is typed has no measures of it."""
     return message.transcript_confidence is not None or bool(message.metrics)
-
-
-def _bare(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))

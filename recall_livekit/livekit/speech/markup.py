@@ -6,7 +6,7 @@ import re
 
 from livekit.agents import llm
 
-__all__ = ["letters", "said_part", "visible"]
+__all__ = ["bare", "letters", "said_part", "visible"]
 
 _OPEN_TAG = re.compile(r"<(/|[A-Za-z][^<>]*)?$")
 """A tag that is not complete yet: words come one by one, and a tag may have spaces in it."""
@@ -18,6 +18,11 @@ def visible(text: str) -> str:
         return text
     whole = llm.ChatMessage(role="assistant", content=[text]).text_content or ""
     return _OPEN_TAG.sub("", whole)
+
+
+def bare(text: str) -> str:
+    """Return its letters and digits alone, in one case: what two forms of it have in common."""
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def letters(text: str) -> int:

@@ -20,7 +20,7 @@ from livekit.agents import AgentSession
 from livekit.agents.voice import io
 
 from ..sound.gate import AudioGate
-from .markup import letters, said_part, visible
+from .markup import bare, letters, said_part, visible
 from .playhead import Playhead
 from .sentences import SentenceTimes, ends_sentence
 from .word_times import ShownWords, SpokenWords
@@ -274,7 +274,7 @@ class SpokenText:
         same as what was generated: a voice may read numbers and marks in its own way."""
         if self._timed.is_timed or not self._beside.is_timed:
             return self._timed
-        same = _bare(visible(self._segment)).startswith(_bare(self._beside.text))
+        same = bare(visible(self._segment)).startswith(bare(self._beside.text))
         return self._beside if same else self._timed
 
     @property
@@ -288,10 +288,6 @@ class SpokenText:
 def _time(text: str, which: str) -> float | None:
     at = getattr(text, which, None)
     return float(at) if isinstance(at, int | float) else None
-
-
-def _bare(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _is_room_output(output: io.TextOutput) -> bool:

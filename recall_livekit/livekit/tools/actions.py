@@ -123,6 +123,8 @@ class SessionActions:
             with running_as(begun.key), self._ending(begun, tool):
                 result = body(*args, **kwargs)
                 result = await result if hasattr(result, "__await__") else result
+                if isinstance(result, BaseException):  # LiveKit takes it for raised
+                    raise result
             self._end(begun.key, tool.info.name, "done", result_text(result))
             return result
 
@@ -157,7 +159,7 @@ class SessionActions:
                 raise ToolError(REFUSED) from error
             self._count(error)
             begun = Begun(key, durable=False)
-        if mark.action_class == "external" and not begun.durable:
+        if mark.action_class != "pure" and not begun.durable:
             self._unrecorded(begun, mark.if_unrecorded, called.name)
         return begun
 
@@ -173,8 +175,9 @@ class SessionActions:
     def _ending(self, begun: Begun, tool: Any) -> Iterator[None]:
         """Record how it went if it did not return.
 
-        What a tool says itself (`ToolError`) is how it went. Of any other exception out of an
-        idempotent one nobody knows: its next try is the same call, under the same key.
+        What a tool says itself (`ToolError`) is how it went. Of any other exception nobody knows:
+        it may have come after the deed, as a timeout does. The next try of an idempotent one is the
+        same call, under the same key.
         """
         name, action_class = tool.info.name, mark_of_tool(tool).action_class
         try:
@@ -183,11 +186,11 @@ class SessionActions:
             self._end(begun.key, name, "done", "")
             raise
         except ToolError as error:
-            self._end(begun.key, name, "failed", error.message)
+            self._end(begun.key, name, "failed", result_text(error.message))
             raise
         except Exception as error:
-            unknown = action_class == "idempotent"
-            self._end(begun.key, name, "unknown" if unknown else "failed", _hidden(error))
+            status: ActionStatus = "failed" if action_class == "pure" else "unknown"
+            self._end(begun.key, name, status, _hidden(error))
             raise
         except BaseException:  # cancelled: wherever it was just then
             self._end(begun.key, name, "abandoned" if action_class == "pure" else "unknown")
@@ -196,7 +199,7 @@ class SessionActions:
     def _end(self, key: str, tool: str, status: ActionStatus, result: str | None = None) -> None:
         """A result that is too long for a record is shown cut, and kept beside the chain."""
         try:
-            self._call.end_action(key, status, result=self._fitting(result))
+            self._call.end_action(key, status, tool=tool, result=self._fitting(result))
         except RecallError as error:
             self._count(error)
         else:
@@ -221,7 +224,7 @@ class SessionActions:
             self._count(error)
         try:
             shown = shown_result(shown, ref)
-            self._call.end_action(key, status, result=shown, result_ref=ref)
+            self._call.end_action(key, status, tool=tool, result=shown, result_ref=ref)
         except RecallError as error:
             self._count(error)
 

@@ -29,8 +29,10 @@ def executors_of(session: AgentSession[Any] | None) -> Iterator[Any]:
 
 
 def tool_like(tool: Any, run: Callable[..., Any]) -> Any:
-    """Return a tool that LiveKit takes for this one: the same schema and signature, other body."""
-    return type(tool)(functools.wraps(tool)(run), tool.info)
+    """Return a tool that LiveKit takes for this one: the same schema and signature, other body. Of
+    a subclass with a constructor of its own that is a tool of LiveKit's class."""
+    kind = llm.RawFunctionTool if isinstance(tool, llm.RawFunctionTool) else llm.FunctionTool
+    return kind(functools.wraps(tool)(run), tool.info)
 
 
 def mark_of_tool(tool: Any) -> Mark:

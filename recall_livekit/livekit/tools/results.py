@@ -48,5 +48,12 @@ def _json(output: object) -> str:
         if isinstance(output, BaseModel):
             return output.model_dump_json()
         return json.dumps(output, ensure_ascii=False, default=str)
-    except (ValueError, TypeError, RecursionError):
+    except Exception:  # whatever the application's objects do
+        return _plain(output)
+
+
+def _plain(output: object) -> str:
+    try:
         return str(output)
+    except Exception:
+        return f"[a {type(output).__name__} that cannot be shown]"
