@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ..conftest import OpenRecall
 from .server import OpenAIServer, openai_server
 
 
@@ -15,3 +16,10 @@ async def server() -> AsyncIterator[OpenAIServer]:
         yield server
     refused = [one.message for one in server.refused if one.code != "response_cancel_not_active"]
     assert refused == []
+
+
+@pytest.fixture
+def open_recall(open_recall: OpenRecall) -> OpenRecall:
+    """Records that are waited for: loading the plugin may take longer than `seed_wait`, and what
+    an agent says that does not know its call is not what these tests are about."""
+    return lambda **options: open_recall(**{"seed_wait": 5.0} | options)

@@ -52,7 +52,7 @@ async def test_the_whole_of_a_call_is_accepted(
     open_recall: OpenRecall, server: OpenAIServer, make: Make
 ) -> None:
     await earlier_call(open_recall, tools=True)
-    async with open_line(Support(open_recall(seed_wait=5.0)), make(server)) as line:
+    async with open_line(Support(open_recall()), make(server)) as line:
         await until(lambda: "hello there" in line.subtitles.text)
     said = texts(server.prompts[-1])
     assert said[0] == ("system", "Be kind.")
@@ -70,7 +70,7 @@ async def test_a_conversation_goes_on_with_tools(
     of the history must not break that."""
     server.reply = answer
     await earlier_call(open_recall, tools=True)
-    agent = Support(open_recall(seed_wait=5.0))
+    agent = Support(open_recall())
     async with open_line(agent, make(server)) as line:
         await until(lambda: "where were we" in line.subtitles.text)
         await until(lambda: line.session.agent_state == "listening")
@@ -95,7 +95,7 @@ async def test_agents_5092_call_without_output(
     async with open_recall().resume(ROOM) as call:
         call.record_turn("user", "charge me")
         call.record_action("charge", arguments='{"euros": 20}', call_id="c" * 80)
-    async with open_line(Support(open_recall(seed_wait=5.0)), make(server)) as line:
+    async with open_line(Support(open_recall()), make(server)) as line:
         await until(lambda: "hello there" in line.subtitles.text)
     said = texts(server.prompts[0])
     at = said.index(("call", 'charge({"euros": 20})'))
@@ -127,7 +127,7 @@ async def test_records_that_no_model_wrote_are_accepted_too(
     open_recall: OpenRecall, server: OpenAIServer, make: Make
 ) -> None:
     await odd_call(open_recall)
-    async with open_line(Support(open_recall(seed_wait=5.0)), make(server)) as line:
+    async with open_line(Support(open_recall()), make(server)) as line:
         await until(lambda: "hello there" in line.subtitles.text)
     said = texts(server.prompts[0])
     assert [text for role, text in said if role == "user"] == ODD_TURNS
