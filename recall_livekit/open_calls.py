@@ -89,6 +89,11 @@ class OpenCalls:
         """The call that was left open under this key is made again."""
         self._repeated.add(key)
 
+    def not_repeated(self, key: str | None) -> None:
+        """It was not made again after all: the next try may have its key."""
+        if key not in self._running:
+            self._repeated.discard(key or "")
+
     def told(self, briefing: Briefing) -> Briefing:
         """Return the briefing with what is known better here; the same value for the same."""
         if briefing is not self._base or self._shown is None:

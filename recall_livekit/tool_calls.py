@@ -68,11 +68,15 @@ class ToolCalls(Recording):
         waits = action_class != "pure"
         if action_class == "idempotent":
             key = key or await self.key_to_repeat(tool, arguments)
-        if action_class == "external" or (waits and self._keeper.briefing is not None):
-            await self._wait_for_lease(self.settings.action_wait)
-        self._check_may_act()
-        action = self._action(tool, key, action_class, arguments, call_id, agent)
-        number = self._queue_action(action)
+        try:
+            if waits:
+                await self._wait_for_lease(deadline - self._clock.monotonic())
+            self._check_may_act()
+            action = self._action(tool, key, action_class, arguments, call_id, agent)
+            number = self._queue_action(action)
+        except BaseException:
+            self._open_calls.not_repeated(key)
+            raise
         self._open_calls.began(action)
         durable = False
         try:

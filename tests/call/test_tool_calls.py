@@ -14,6 +14,7 @@ from recall_livekit import (
     Action,
     Call,
     CallState,
+    OutboxFull,
     ReadOnly,
     Recall,
     Resolved,
@@ -293,6 +294,24 @@ async def test_an_idempotent_call_waits_for_the_records_that_have_its_key(
     begun = await call.begin_action("put", action_class="idempotent", arguments=CARD)
     assert (begun.key, begun.durable) == (key, True)
     await call.aclose()
+
+
+async def test_a_key_that_came_to_nothing_is_given_out_again(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call was not made again after all: with another key the next try would be a second."""
+
+    def full(action: Action) -> int:
+        raise OutboxFull("full")
+
+    key = await left_open(open_recall, "idempotent")
+    async with open_recall().resume(CALL) as call:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(call, "_queue_action", full)
+            with pytest.raises(OutboxFull):
+                await call.begin_action("put", action_class="idempotent", arguments=CARD)
+        again = await call.begin_action("put", action_class="idempotent", arguments=CARD)
+        assert again.key == key
 
 
 async def test_the_key_of_an_open_idempotent_call_is_given_out_once(

@@ -23,6 +23,7 @@ from ...call import Call
 from ...errors import RecallError
 from ...models import Role
 from ..caller_link import CallerLink
+from ..unrecorded import Unrecorded
 from ..userdata import UserdataKeeper
 from .caller_words import CallerWords
 from .spoken import SpokenText
@@ -63,7 +64,7 @@ class SessionObserver:
         self._cut = ""
         self.tools_running: set[str] = set()
         """The ids of the tool calls that have begun and not ended."""
-        self._failed = 0
+        self._unrecorded = Unrecorded("a turn")
         self.news = asyncio.Event()
         """Set at each word of either side; whoever waits for it clears it."""
         self.spoken = SpokenText(self._speaking, self.news.set)
@@ -123,7 +124,7 @@ class SessionObserver:
         try:
             self._call.record_handoff(item.new_agent_id, previous=item.old_agent_id)
         except RecallError as error:
-            self._count(error)
+            self._unrecorded.count(error)
 
     def _ends_what_was_heard(self) -> bool:
         """The agent's turn is there: return whether anything of it was heard."""
@@ -167,7 +168,7 @@ class SessionObserver:
                 at=at,
             )
         except RecallError as error:
-            self._count(error)
+            self._unrecorded.count(error)
 
     def _never_committed(self, text: str, at: float) -> None:
         self._record("user", text, at=at, committed=False)
@@ -178,12 +179,6 @@ class SessionObserver:
     def _may_commit(self) -> bool:
         """The caller speaks on, or the application itself says when a turn ends."""
         return self._session.user_state == "speaking" or self._session.turn_detection == "manual"
-
-    def _count(self, error: RecallError) -> None:
-        """Say it once, and again at every hundredth: one line a turn would drown the log."""
-        if self._failed % 100 == 0:
-            logger.error("a turn was not recorded (%d before it): %s", self._failed, error)
-        self._failed += 1
 
     def _agent_state_changed(self, event: AgentStateChangedEvent) -> None:
         speech = self._session.current_speech

@@ -28,6 +28,7 @@ from ...actions import Begun, IfUnrecorded, Mark, Resolver, running_as
 from ...call import Call
 from ...errors import RecallError
 from ...models import Action, ActionClass, ActionStatus
+from ..unrecorded import Unrecorded
 from .executors import executors_of, mark_of_tool, tool_like
 from .results import cut_note, result_text, shown_result
 
@@ -53,7 +54,7 @@ class SessionActions:
         self._spawn = spawn
         self._session: AgentSession[Any] | None = None
         self._warned = False
-        self._failed = 0
+        self._failures = Unrecorded("a tool call")
         self._seen: set[str] = set()
         """The model's names of the calls that came to an executor of ours."""
         self._begun: set[str] = set()
@@ -141,14 +142,9 @@ class SessionActions:
         called = run_ctx.function_call
         arguments = called.arguments or "{}"
         self._begun.add(called.call_id)
-        key = None
-        if mark.action_class == "idempotent":
-            key = await self._call.key_to_repeat(called.name, arguments)
-        key = key or self._call.new_key()
         try:
             begun = await self._call.begin_action(
                 called.name,
-                key=key,
                 action_class=mark.action_class,
                 arguments=arguments,
                 call_id=called.call_id,
@@ -157,11 +153,17 @@ class SessionActions:
         except RecallError as error:
             if not self._call.may_act:
                 raise ToolError(REFUSED) from error
-            self._count(error)
-            begun = Begun(key, durable=False)
+            self._failures.count(error)
+            begun = Begun(await self._unrecorded_key(mark, called.name, arguments), durable=False)
         if mark.action_class != "pure" and not begun.durable:
             self._unrecorded(begun, mark.if_unrecorded, called.name)
         return begun
+
+    async def _unrecorded_key(self, mark: Mark, tool: str, arguments: str) -> str:
+        key = None
+        if mark.action_class == "idempotent":
+            key = await self._call.key_to_repeat(tool, arguments)
+        return key or self._call.new_key()
 
     def _unrecorded(self, begun: Begun, if_unrecorded: IfUnrecorded, tool: str) -> None:
         if if_unrecorded == "run":
@@ -201,7 +203,7 @@ class SessionActions:
         try:
             self._call.end_action(key, status, tool=tool, result=self._fitting(result))
         except RecallError as error:
-            self._count(error)
+            self._failures.count(error)
         else:
             if result is not None and self._is_long(result):
                 self._spawn(self._keep(key, tool, status, result))
@@ -221,23 +223,17 @@ class SessionActions:
         try:
             ref = (await self._call.keep_output(f"result of {tool}", result)).ref
         except RecallError as error:
-            self._count(error)
+            self._failures.count(error)
         try:
             shown = shown_result(shown, ref)
             self._call.end_action(key, status, tool=tool, result=shown, result_ref=ref)
         except RecallError as error:
-            self._count(error)
+            self._failures.count(error)
 
     def _label(self) -> str | None:
         with suppress(RuntimeError):  # no agent runs
             return None if self._session is None else self._session.current_agent.id
         return None
-
-    def _count(self, error: RecallError) -> None:
-        """Say it once, and again at every hundredth."""
-        if self._failed % 100 == 0:
-            logger.error("a tool call was not recorded (%d before it): %s", self._failed, error)
-        self._failed += 1
 
     # --- from events alone ----------------------------------------------------------------------
 
@@ -285,7 +281,7 @@ class SessionActions:
                 call_id=called.call_id,
             )
         except RecallError as error:
-            self._count(error)
+            self._failures.count(error)
             return None
 
 
