@@ -14,7 +14,7 @@ from ..engine.entries import Entry, EraseEntry, RecordsEntry, StubEntry, Unknown
 from ..errors import OutputMissing
 from ..models import Action, Output, Partial, Unreadable, Value
 from .codes import Failed
-from .files import refuse_existing, writing
+from .files import destination, writing
 from .opening import nothing_of, opened, pages, reading
 from .paper import note
 from .progress import progress
@@ -67,9 +67,7 @@ async def export(url: str | None, call: str, output: Path | None, *, force: bool
         RecallError, OSError.
     """
     check_call_id(call)
-    output = None if output == Path("-") else output
-    if not force:
-        refuse_existing(output)
+    output = destination(output, force=force)
     async with opened(url) as recall:
         survey = await _survey(recall, call)
         with writing(output, force=force) as write:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..call_ids import check_call_id
 from ..errors import OutputMissing
 from .codes import Failed
-from .files import refuse_existing, writing
+from .files import destination, writing
 from .opening import opened, require
 from .texts import safe
 
@@ -23,9 +23,7 @@ async def fetch(url: str | None, call: str, ref: str, output: Path | None, *, fo
         RecallError, OSError.
     """
     check_call_id(call)
-    output = None if output == Path("-") else output
-    if not force:
-        refuse_existing(output)
+    output = destination(output, force=force)
     async with opened(url) as recall:
         await require(recall, call)
         try:

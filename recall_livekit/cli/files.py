@@ -12,15 +12,22 @@ from typing import IO
 
 from .codes import USAGE, Failed
 
-__all__ = ["refuse_existing", "writing"]
+__all__ = ["destination", "writing"]
 
 
-def refuse_existing(output: Path | None) -> None:
-    """Do nothing if there is no such file yet.
+def destination(output: Path | None, *, force: bool) -> Path | None:
+    """Return where to write: None is stdout, for which "-" stands too.
 
     Raises:
-        Failed: There is one.
+        Failed: There is such a file, and it is not to be overwritten.
     """
+    output = None if output == Path("-") else output
+    if not force:
+        _refuse_existing(output)
+    return output
+
+
+def _refuse_existing(output: Path | None) -> None:
     if output is not None and output.exists():
         raise Failed(f"{output} exists: --force overwrites it", USAGE)
 
@@ -71,5 +78,5 @@ def _name(file: Path, output: Path, *, force: bool) -> None:
         with suppress(OSError):
             output.hardlink_to(file)
             return
-        refuse_existing(output)
+        _refuse_existing(output)
     file.replace(output)

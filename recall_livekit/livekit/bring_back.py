@@ -81,15 +81,17 @@ class BringBack:
 
 
 async def is_started(session: AgentSession[Any]) -> bool:
-    """Wait until the session has started; before that it takes no other agent. False if it did
-    not within `START_SECONDS`."""
+    """Wait until the session has started; before that it takes no other agent. False if it closed
+    before that, or did not start within `START_SECONDS`."""
+    closed = asyncio.Event()
+    session.once("close", lambda event: closed.set())
     try:
         async with asyncio.timeout(START_SECONDS):
-            while not _has_started(session):  # noqa: ASYNC110  nobody is told of it
+            while not (_has_started(session) or closed.is_set()):  # noqa: ASYNC110  nobody tells
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         return False
-    return True
+    return not closed.is_set()
 
 
 def _has_started(session: AgentSession[Any]) -> bool:

@@ -168,7 +168,9 @@ class Entrance:
         return True
 
     async def _switch(self, session: AgentSession[Any], entry: Agent, agent: Agent) -> None:
-        if await is_started(session) and session.current_agent is entry:
+        if not await is_started(session):
+            return
+        if session.current_agent is entry:
             session.update_agent(agent)
         else:  # the application chose another one meanwhile
             await self.enter()

@@ -9,10 +9,19 @@ from unittest.mock import Mock
 
 import anyio
 import pytest
-from livekit.agents import Agent, AgentTask, RunContext, function_tool, llm
+from livekit.agents import (
+    Agent,
+    AgentTask,
+    CloseEvent,
+    CloseReason,
+    RunContext,
+    function_tool,
+    llm,
+)
 
 from recall_livekit import Briefing, CallState, Recall, RecallAgent
 from recall_livekit.engine.entries import RecordsEntry
+from recall_livekit.livekit import bring_back
 from recall_livekit.models import Handoff
 from recall_livekit.testing.voices import said, tool_call
 
@@ -335,6 +344,18 @@ async def test_records_that_come_too_late_bring_nobody_back(open_recall: OpenRec
         assert line.session.current_agent is agent
         assert "my bill please" in line.prompts[-1]
     assert note.done == ["fresh", "reception exits"]
+
+
+async def test_a_session_that_closes_before_it_started_is_not_waited_for() -> None:
+    line = Line(Agent(instructions="Be kind."))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(closes, line)
+            assert not await bring_back.is_started(line.session)
+
+
+async def closes(line: Line) -> None:
+    line.session.emit("close", CloseEvent(reason=CloseReason.ERROR))
 
 
 @pytest.mark.parametrize(
