@@ -405,3 +405,24 @@ async def test_a_room_is_used_again_while_its_last_call_is_still_being_closed(
                     await line.agent.call.aclose("ended")
                     await until(lambda: agent.told and again.heard)
                 assert agent.told == ["fresh"]
+
+
+async def test_who_stands_by_in_a_room_of_its_own_begins_the_next_call(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with desk(monkeypatch, "RM_one", person("anna")) as here:
+        line = Line(Support(open_recall(), caller="anna"))
+        async with Linked(monkeypatch, here, line):
+            await greeted(line)
+            with desk(monkeypatch, "RM_two", person("anna")):
+                agent = Support(open_recall(seed_wait=5.0), caller="anna")
+                again = Line(agent)
+                standing_by = asyncio.create_task(agent.stand_by(again.session))
+                await until(lambda: agent._live and agent._live.standby)
+                assert isinstance(line.agent, Support)
+                await line.agent.call.aclose("ended")
+                async with asyncio.timeout(10):
+                    assert await standing_by
+                async with again.open():
+                    await until(lambda: agent.told)
+                assert agent.told == ["fresh"]
