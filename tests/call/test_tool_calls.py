@@ -21,6 +21,8 @@ from recall_livekit import (
     StoreUnavailable,
 )
 from recall_livekit.cli.opening import folded
+from recall_livekit.models import RECORD_CHARS
+from recall_livekit.open_calls import REMEMBERED, OpenCalls
 from recall_livekit.redaction import WITHHELD
 
 from ..conftest import OpenRecall, transport_of
@@ -269,12 +271,14 @@ async def test_after_an_erasure_tools_run_and_nothing_of_them_is_written(
 # --- what a dead worker left --------------------------------------------------------------------
 
 
-async def left_open(open_recall: OpenRecall, action_class: Any, **options: Any) -> str:
+async def left_open(
+    open_recall: OpenRecall, action_class: Any, *, arguments: str = CARD, **options: Any
+) -> str:
     """A worker began this and died; return the key."""
     recall = open_recall()
     call = started(recall, **options)
     assert await call.holding(5)
-    begun = await call.begin_action("put", action_class=action_class, arguments=CARD)
+    begun = await call.begin_action("put", action_class=action_class, arguments=arguments)
     assert await call.flush(2)
     transport_of(recall)
     call._task.cancel()  # type: ignore[union-attr]
@@ -294,6 +298,45 @@ async def test_an_idempotent_call_waits_for_the_records_that_have_its_key(
     begun = await call.begin_action("put", action_class="idempotent", arguments=CARD)
     assert (begun.key, begun.durable) == (key, True)
     await call.aclose()
+
+
+async def test_a_repeated_call_that_is_cancelled_may_have_happened_the_first_time(
+    open_recall: OpenRecall,
+) -> None:
+    key = await left_open(open_recall, "idempotent")
+    freezer = Freezer(timeout=5.0)
+    call = started(open_recall(faults=freezer, action_wait=20.0))
+    assert await call.holding(5)
+    freezer.freeze()
+    async with anyio.create_task_group() as tasks:
+        how = {"action_class": "idempotent", "arguments": CARD}
+        tasks.start_soon(lambda: call.begin_action("put", **how))  # type: ignore[arg-type]
+        await until(lambda: call.lag == 1)
+        tasks.cancel_scope.cancel()
+    freezer.thaw()
+    assert await call.flush(5)
+    assert [action.key for action in (await open_recall().read(CALL)).actions] == [key]
+    await call.aclose()
+
+
+async def test_arguments_that_are_too_long_to_be_recorded_whole_are_not_the_same(
+    open_recall: OpenRecall,
+) -> None:
+    """They would be alike as far as they are recorded."""
+    one, other = (f'{{"text": "{"x" * RECORD_CHARS}{end}"}}' for end in "ab")
+    key = await left_open(open_recall, "idempotent", arguments=one)
+    async with open_recall().resume(CALL) as call:
+        begun = await call.begin_action("put", action_class="idempotent", arguments=other)
+        assert begun.key != key
+
+
+def test_calls_without_an_outcome_are_remembered_up_to_a_number() -> None:
+    calls = OpenCalls("w")
+    for number in range(2 * REMEMBERED):
+        action = Action(at=1.0, key=f"w-{number}", tool="put", action_class="idempotent")
+        calls.began(action)
+        calls.ended(action.model_copy(update={"status": "unknown"}))
+    assert len(calls.repeatable(None)) == REMEMBERED
 
 
 async def test_a_key_that_came_to_nothing_is_given_out_again(

@@ -29,6 +29,7 @@ from livekit.agents.llm.async_toolset import AsyncToolset
 from recall_livekit import Action, action, action_key
 from recall_livekit.actions import mark_of
 from recall_livekit.livekit.tools.actions import REFUSED, UNRECORDED
+from recall_livekit.livekit.tools.results import result_text
 from recall_livekit.testing.voices import tool_call
 
 from ..call.freezer import Freezer
@@ -223,6 +224,32 @@ async def test_a_tool_that_a_test_mocks_is_recorded_too(open_recall: OpenRecall)
             assert await agent.call.flush(2)
     assert (await the_action(open_recall())).result == "mocked seven"
     assert log == []
+
+
+class Metered(llm.FunctionTool[..., Any]):
+    """A tool of an application's own class."""
+
+    def __init__(self, tool: llm.FunctionTool[..., Any], price: int) -> None:
+        super().__init__(tool._func, tool.info)
+        self.price = price
+
+
+async def test_a_tool_of_a_class_of_its_own_runs(open_recall: OpenRecall) -> None:
+    log: list[str] = []
+    agent = Shop(open_recall(), Metered(charging(log), 3))
+    async with shop(agent, tool_call("charge", CARD)) as line:
+        await ask(line)
+        assert await agent.call.flush(2)
+    assert log == ["seven"]
+    assert (await the_action(open_recall())).status == "done"
+
+
+def test_whatever_a_tool_returns_is_told_somehow() -> None:
+    class Sealed:
+        def __str__(self) -> str:
+            raise OSError("sealed")
+
+    assert result_text(Sealed()) == "[a Sealed that cannot be shown]"
 
 
 # --- how they end -------------------------------------------------------------------------------

@@ -273,3 +273,33 @@ async def test_a_hook_that_fails_does_not_end_the_call(
 
 def test_the_reply_that_tests_hear_is_the_echo() -> None:
     assert echo(llm.ChatContext.empty()) == "hello there"
+
+
+async def test_the_first_words_come_before_what_an_agent_does_on_its_own(
+    open_recall: OpenRecall,
+) -> None:
+    done: list[str] = []
+
+    class Busy(Plain):
+        async def on_enter(self) -> None:
+            done.append("entered")
+
+    async def resumed(briefing: Briefing | None) -> None:
+        done.append("resumed")
+
+    async with open_recall().resume(ROOM) as call:
+        call.record_turn("user", "my number is seven")
+    async with attached_line(open_recall(seed_wait=5.0), Busy(), on_resume=resumed):
+        await until(lambda: len(done) == 2)
+    assert done == ["resumed", "entered"]
+
+
+async def test_a_second_session_of_the_same_call_in_one_job_is_refused(
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not be recorded, and would speak on after the lease is lost."""
+    recall = open_recall()
+    with a_desk(monkeypatch):
+        async with attached_line(recall):
+            with pytest.raises(RuntimeError, match="has a session of this call already"):
+                attach(Line(Plain()).session, resume=ROOM, recall=recall)

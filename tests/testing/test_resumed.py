@@ -373,6 +373,8 @@ async def test_what_is_kept_beside_the_chain_is_there(tmp_path: Path, way: str) 
         ({"at_turn": 3, "cut": 11}, "it can be cut after 1 to 10"),
         ({"at_turn": 3, "cut": "Sorry"}, "does not begin with 'Sorry': it is 'Gladly"),
         ({"silence": -1.0}, "silence"),
+        ({"silence": float("nan")}, "silence"),
+        ({"silence": float("inf")}, "silence"),
     ],
 )
 async def test_a_moment_that_it_does_not_have_is_told(
