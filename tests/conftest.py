@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,8 @@ Wire = Literal["embedded", "http"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # or no child could be interrupted
     config.addinivalue_line("markers", "over_http: runs embedded, and over HTTP to a real server")
     config.addinivalue_line("markers", "embedded(why): in a module that is over_http, it is not")
 
