@@ -16,7 +16,7 @@ from livekit.agents.voice import io
 from recall_livekit.errors import RoomsUnavailable
 from recall_livekit.livekit.sound.ring import Ring
 from recall_livekit.livekit.succession import whereabouts
-from recall_livekit.rooms.livekit_rooms import Member, Room
+from recall_livekit.rooms.livekit_rooms import Dispatched, Member
 from recall_livekit.rooms.orders import ORDERS, Orders
 from recall_livekit.testing.voices import tones
 
@@ -96,15 +96,16 @@ class FakeRoom(rtc.EventEmitter[str]):
 class Server:
     """LiveKit's server API, as far as a standby asks it."""
 
-    def __init__(self, sid: str) -> None:
-        self.sid: str | None = sid
+    def __init__(self, dispatch: str) -> None:
+        self.dispatch: str | None = dispatch
+        """The one dispatch of the room; None if the room is gone."""
         self.caller = True
         self.away = False
         self.asked = 0
 
-    async def rooms(self, names: list[str]) -> list[Room]:
+    async def dispatches(self, room: str) -> list[Dispatched]:
         self._answer()
-        return [Room(NAME, self.sid, 0.0)] if self.sid else []
+        return [Dispatched(self.dispatch, "support", "")] if self.dispatch else []
 
     async def members(self, room: str) -> list[Member]:
         self._answer()
@@ -187,11 +188,11 @@ def a_desk(
 ) -> Iterator[Desk]:
     """A job dispatched with these orders; `anna` and an agent are in its room."""
     room = FakeRoom(Somebody("agent", AGENT), Somebody("anna", CALLER, Publication()))
-    server = Server(sid)
+    server = Server(f"AD_{sid}")
     monkeypatch.setattr(whereabouts, "LiveKitRooms", lambda: server)
     monkeypatch.setattr(whereabouts, "CallerEar", Ear)
     with a_job(room) as job:
-        job.job.room.sid = sid
+        job.job.room.sid, job.job.dispatch_id = sid, server.dispatch
         if orders is not None:
             job.job.attributes[ORDERS] = orders.model_dump_json(exclude_defaults=True)
         yield Desk(job, room, server)

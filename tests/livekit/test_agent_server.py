@@ -66,6 +66,7 @@ class House:
     jobs: list[LiveJob] = field(default_factory=list)
     dispatched: list[tuple[str, str, Orders | None]] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     others: list[Dispatched] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
@@ -135,7 +136,7 @@ class House:
         self.add_standby(room, identity)
 
     async def evict(self, room: str, identity: str) -> None:
-        raise AssertionError("a worker that leaves throws nobody out")
+        self.evicted.append(identity)
 
     async def aclose(self) -> None:
         raise AssertionError("its rooms are closed by who opened them")
@@ -172,7 +173,7 @@ async def test_a_successor_is_called_told_and_given_the_call() -> None:
     successor = Orders(resume=True, standby="joined", handover=True)
     assert house.dispatched == [("a", "mine-a", successor)]
     assert house.told == ["agent-a"]
-    assert house.withdrawn == []
+    assert house.withdrawn == house.evicted == []
 
 
 async def test_a_standby_that_waits_in_the_room_already_is_the_successor() -> None:
@@ -262,6 +263,7 @@ async def test_its_own_standbys_end(orders: Orders, pulse: Pulse | None) -> None
     house.add(job("a", orders=orders), pulse)
     await left(house)
     assert house.withdrawn == ["AD_a"]
+    assert house.evicted == ["agent-a"]
     assert house.dispatched == []
 
 

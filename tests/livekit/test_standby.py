@@ -123,7 +123,7 @@ async def test_dispatched_for_a_call_that_has_ended_it_opens_no_new_one(
         assert agent.told == []
 
 
-@pytest.mark.parametrize("gone", ["room", "another room", "caller"])
+@pytest.mark.parametrize("gone", ["room", "dispatch", "caller"])
 async def test_one_that_did_not_join_never_makes_a_room_that_is_gone_again(
     open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
@@ -133,7 +133,8 @@ async def test_one_that_did_not_join_never_makes_a_room_that_is_gone_again(
             async with waiting(agent, Line(agent)) as standing:
                 await until(lambda: agent.call.state is CallState.STANDBY)
                 await until(lambda: desk.server.asked)
-                desk.server.sid = {"room": None, "another room": "RM_two"}.get(gone, desk.sid)
+                there = desk.server.dispatch
+                desk.server.dispatch = {"room": None, "dispatch": "AD_other"}.get(gone, there)
                 desk.server.caller = gone != "caller"
                 await held.aclose("handover")
                 assert not await asyncio.wait_for(standing, 3)
@@ -154,7 +155,7 @@ async def test_one_that_did_not_join_notices_that_its_room_is_gone(
                 desk.server.away = True
                 await asyncio.sleep(0.15)
                 assert not standing.done(), "LiveKit's own silence means nothing"
-                desk.server.away, desk.server.sid = False, None
+                desk.server.away, desk.server.dispatch = False, None
                 assert not await asyncio.wait_for(standing, 3)
 
 

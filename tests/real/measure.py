@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Literal, TypeAlias
 import psutil
 
 from recall_livekit.rooms.orders import StandbyKind
+from recall_livekit.testing.voices import WORD_MS
 from recall_livekit.watcher.settings import WatcherSettings
 
 from .cutting import Cut, cut, cutting_stage, moments
@@ -94,19 +96,29 @@ async def _gaps(
     kind = "standby" if house in STANDBYS else "room"
     gaps: dict[Way, list[float]] = {way: [] for way in ways}
     async with _stage(directory, house) as stage:
+        moments = {way: _moments(rounds) for way in ways}
         for number, way in product(range(rounds), ways):
             async with asyncio.timeout(ROUND_S), scene(stage, f"{kind}-{way}-{number}") as here:
-                gaps[way].append(await _gap(here, house, way, number))
+                gaps[way].append(await _gap(here, house, way, number, moments[way][number]))
     return gaps
 
 
-async def _gap(here: Scene, house: House, way: Way, number: int) -> float:
+def _moments(rounds: int) -> Sequence[float]:
+    """Seconds into a word, spread evenly over it, in any order. Where in a word a voice breaks off
+    decides how long it is heard on: within a tone the caller's side fills in what is missing for
+    some 0.15 s, at its end there is nothing to go on with."""
+    evenly = [WORD_MS / 1000 * (number + 0.5) / rounds for number in range(rounds)]
+    return random.sample(evenly, rounds)
+
+
+async def _gap(here: Scene, house: House, way: Way, number: int, moment: float) -> float:
     called = time.monotonic()
     agent = (await here.stood_by())[0] if house in STANDBYS else await here.begin()
     await here.stage.warmed()  # a cold process would be measured instead
     if house != "livekit":
         await asyncio.sleep(max(0.0, called + KNOWN_S - time.monotonic()))
     await here.converse(agent)
+    await asyncio.sleep(moment)
     loss = await here.lose(agent, _happening(here, agent, way, number))
     return 1000 * loss.gap
 

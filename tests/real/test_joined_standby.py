@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from recall_livekit.testing.leash import eventually
+
 from .dialogue import MORE, NUMBER
 from .scene import report, scene
 from .stage import Stage
@@ -59,3 +61,32 @@ async def test_what_is_said_while_nobody_is_there_is_heard(stage: Stage) -> None
         assert loss.successor == standby.identity
         await here.caller.reads(f"{NUMBER} nine", standby.identity, within=10)
         assert MORE in [turn.content for turn in await here.recall.turns(here.room)]
+
+
+async def test_a_deploy_makes_it_the_agent(stage: Stage) -> None:
+    async with scene(stage, "standby-deployed") as here:
+        agent, standby = await here.stood_by()
+        await here.converse(agent)
+        loss = await here.lose(agent, stage.worker_of(agent).terminate)
+        report("handed over at a deploy, a standby joined", loss)
+        assert loss.successor == standby.identity
+        assert here.caller.timeline.overlap(after=loss.at) == 0
+        await here.assert_recorded()
+        await here.assert_alone(loss.successor)
+
+
+async def test_on_a_worker_that_goes_it_is_gone_at_once(stage: Stage) -> None:
+    """LiveKit leaves it in the room for seconds: it would take a call that it cannot speak for."""
+    async with scene(stage, "standby-leaves") as here:
+        agent, standby = await here.stood_by()
+        await here.converse(agent)
+        stage.worker_of(standby).terminate()
+
+        async def gone() -> bool:
+            return standby.identity not in await stage.present(here.room)
+
+        await eventually(gone, within=1)
+        loss = await here.lose(agent, agent.kill)
+        report("job killed, its standby's worker on its way out", loss)
+        assert loss.successor != standby.identity
+        await here.assert_resumed(loss)

@@ -104,6 +104,21 @@ async def test_a_standby_takes_over_from_a_killed_worker(stage: Stage) -> None:
         report("worker killed with its jobs, a standby following", loss)
 
 
+async def test_a_deploy_sends_a_standby_away_that_cannot_be_told(stage: Stage) -> None:
+    """LiveKit tells its job to end, and waits 15 s for the entrypoint, which waits for the call:
+    the standby itself must see that it is not wanted, or it takes the call and dies with it."""
+    async with scene(stage, "standby-deployed") as here:
+        agent, standby = await here.stood_by()
+        await here.converse(agent)
+        loss = await here.lose(agent, stage.worker_of(agent).terminate)
+        report("handed over at a deploy, a standby following", loss)
+        assert loss.successor != standby.identity
+        assert here.caller.timeline.overlap(after=loss.at) == 0
+        await here.assert_recorded()
+        await here.assert_alone(loss.successor)
+        await standby.ended(within=10)
+
+
 async def a_standby_takes_over(here: Scene, *, worker: bool = False) -> Loss:
     agent, standby = await here.stood_by()
     await here.converse(agent)

@@ -152,7 +152,7 @@ class Standby:
             self._ended("the call has ended")
         try:
             if self._why is None and not await self.where.has_caller():
-                self._ended("no caller is in its room")
+                self._ended("no caller is in its room, or it was sent away")
         except Exception as error:
             logger.exception("the room cannot be looked at")
             self._ended(f"its room cannot be looked at: {error}")

@@ -15,7 +15,6 @@ from livekit.agents import AutoSubscribe, JobContext
 from ...errors import InvalidSettings, RoomsUnavailable
 from ...rooms.livekit_rooms import LiveKitRooms
 from ...rooms.orders import STANDBY, StandbyKind
-from ...rooms.protocol import is_open
 from ..sound.ring import CallerEar, is_caller
 
 __all__ = ["Gone", "Inside", "Outside", "Whereabouts"]
@@ -52,7 +51,7 @@ class Whereabouts(Protocol):
         """Be there. May raise whatever LiveKit raises."""
 
     async def has_caller(self) -> bool:
-        """Whether the room is the one that the job was for, and a caller is in it, now."""
+        """Whether the room is the one that this job is for, and a caller is in it, now."""
 
     def approach(self) -> None:
         """The call is free, and is being taken: lose no time until it is."""
@@ -65,8 +64,9 @@ class Whereabouts(Protocol):
 
 
 class Outside:
-    """Not connected to the room at all. Who joins a room that is gone makes it again, so it is
-    looked for first."""
+    """Not connected to the room at all. Who joins a room that is gone makes it again, and LiveKit
+    does not tell this job that it was sent away, so its dispatch is looked for first: that ends
+    with the room, or with the wish for this standby."""
 
     kind: StandbyKind = "following"
     seconds: float | None = TOKEN_SECONDS
@@ -76,20 +76,20 @@ class Outside:
         """Be asked by LiveKit's own variables, which a worker sets for its jobs."""
         self._job = job
         self._room = job.job.room.name
-        self._sid = job.job.room.sid
+        self._dispatch = job.job.dispatch_id
         self._rooms: LiveKitRooms | None = None
         self._looking: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
         self._acts = self._said = False
 
     async def begin(self, gone: Gone) -> None:
-        """Look for the room from time to time: its end need not be in the records."""
+        """Look for it from time to time: the room's end need not be in the records."""
         try:
             self._rooms = LiveKitRooms()
         except InvalidSettings as error:
             logger.warning(
                 "a standby that did not join cannot look whether its room is still there (%s): "
-                "it may open it again",
+                "it may open it again, and may act though it was sent away",
                 error,
             )
             return
@@ -151,9 +151,7 @@ class Outside:
         if rooms is None:
             return True
         there, members = await asyncio.gather(
-            is_open(rooms, self._room, self._sid),
-            rooms.members(self._room),
-            return_exceptions=True,
+            self._is_sent(rooms), rooms.members(self._room), return_exceptions=True
         )
         for answer in (there, members):
             if isinstance(answer, BaseException):
@@ -161,11 +159,15 @@ class Outside:
         assert not isinstance(members, BaseException)
         return bool(there) and any(member.kind == "caller" for member in members)
 
+    async def _is_sent(self, rooms: LiveKitRooms) -> bool:
+        dispatches = await rooms.dispatches(self._room)
+        return any(one.id == self._dispatch for one in dispatches)
+
     async def _look(self, gone: Gone) -> None:
         while self._rooms is not None:
             with suppress(RoomsUnavailable):
-                if not await is_open(self._rooms, self._room, self._sid):
-                    gone("its room is gone")
+                if not await self._is_sent(self._rooms):
+                    gone("its room is gone, or it was sent away")
                     return
             await asyncio.sleep(LOOK_SECONDS)
 

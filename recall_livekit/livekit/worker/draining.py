@@ -125,6 +125,7 @@ class Draining:
     async def _send_away(self, job: LiveJob) -> bool:
         """A standby of this worker's is no use to anybody."""
         logger.info("job %s is a standby: it ends", job.id)
+        await self._rooms.evict(job.room.name, job.identity)  # LiveKit alone takes seconds
         await self._rooms.withdraw(job.room.name, job.dispatch)
         return True
 
