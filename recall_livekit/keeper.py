@@ -413,6 +413,7 @@ class LeaseKeeper(Standing):
     async def _released(self, giving: Giving) -> bool:
         with anyio.move_on_after(giving.seconds):
             await self._transport.release(self._call_id, self.writer, self.epoch, "handover")
+            await self.leave()  # who waits looks at the records only now and then
             return True
         return False
 

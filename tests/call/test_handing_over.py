@@ -53,6 +53,15 @@ async def test_whoever_waits_has_it_with_every_word_and_the_giver_never_takes_it
     await first.aclose()
 
 
+async def test_whoever_waits_learns_of_it_at_once(open_recall: OpenRecall) -> None:
+    first = await held(open_recall(follow_interval=30).resume(CALL))
+    second = await waiting(open_recall(follow_interval=30).resume(CALL))
+    assert await first.hand_over(2)
+    assert second.state is CallState.HOLDING
+    await second.aclose()
+    await first.aclose()
+
+
 async def test_where_nobody_waits_it_has_the_call_as_before(open_recall: OpenRecall) -> None:
     call = await held(open_recall().resume(CALL))
     states: list[CallState] = []
