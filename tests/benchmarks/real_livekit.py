@@ -47,8 +47,10 @@ GAPS = (
     Gap("livekit_gap_sigterm", "recall", "sigterm", 300),
     Gap("livekit_gap_standby_job_kill", "following", "job_kill", 200),
     Gap("livekit_gap_standby_worker_kill", "following", "worker_kill", 200),
+    Gap("livekit_gap_standby_sigterm", "following", "sigterm", 300),
     Gap("livekit_gap_joined_job_kill", "joined", "job_kill", 200),
     Gap("livekit_gap_joined_worker_kill", "joined", "worker_kill", 200),
+    Gap("livekit_gap_joined_sigterm", "joined", "sigterm", 300),
     Gap("livekit_gap_http_job_kill", "http", "job_kill", 1300),
     Gap("livekit_gap_http_standby_job_kill", "http_following", "job_kill", 600),
 )
