@@ -49,8 +49,9 @@ _AGENT_NAME = "lk.agent.name"
 _RPC_ERROR = re.compile(r"RpcError (\d+)")
 _RPC_ANSWERED = (1400, 1500)
 """No such method, or it failed: whoever says that lives. The others are silence."""
-_CUT = "transport failure"
-"""What it says of somebody to be asked whose connection is lost: dead or frozen for some 16 s."""
+_CUT = ("transport failure", "stream closed")
+"""What it says of somebody to be asked whose connection is lost: dead or frozen for some 16 s, or
+leaving just now."""
 _COMING = "data channel is not available"
 """What it says of somebody to be asked who has just joined: for 0.1 s nobody can be asked."""
 _IN_TROUBLE = (api.TwirpErrorCode.UNAVAILABLE, api.TwirpErrorCode.UNKNOWN)
@@ -315,8 +316,10 @@ def _meaning(error: api.TwirpError) -> Exception:
     if rpc is not None:
         answered = int(rpc[1]) in _RPC_ANSWERED
         return (Unsupported if answered else Unanswered)(error.message)
-    if _CUT in error.message or _COMING in error.message:
-        return (Unanswered if _CUT in error.message else Unsupported)(error.message)
+    if any(cut in error.message for cut in _CUT):
+        return Unanswered(error.message)
+    if _COMING in error.message:
+        return Unsupported(error.message)
     if error.code == api.TwirpErrorCode.NOT_FOUND or _NOBODY in error.message:
         return _NotThere(error.message)
     if error.status in (401, 403):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..engine.liveness import Liveness
 from ..engine.requests import Reading
 from ..engine.together import together
 from ..rooms.orders import Pulse
@@ -64,12 +65,19 @@ class Asker:
         Raises:
             RoomsUnavailable.
         """
-        pulses = await together([self.ask(room, known, agent) for agent in agents])
+        dead = reading.liveness is Liveness.DEAD
+        pulses = await together([self._once(room, known, agent, dead) for agent in agents])
         return {
             agent.identity: self._standing(known, agent, pulse)
             for agent, pulse in zip(agents, pulses, strict=True)
             if self._is_ours(known, agent, pulse, reading)
         }
+
+    async def _once(self, room: Room, known: Known, agent: Member, dead: bool) -> Pulse | None:
+        """Once is enough if the holder is `dead`: a second time takes longer."""
+        if dead and known.silences.get(agent.identity):
+            return None
+        return await self.ask(room, known, agent)
 
     @staticmethod
     def _standing(known: Known, agent: Member, pulse: Pulse | None) -> AgentStanding:

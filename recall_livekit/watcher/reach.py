@@ -83,4 +83,5 @@ class Faults:
             self._said.add(type(error))
             key = call_key(self._call)
             logger.error("call %s cannot be watched (%s): trying again", key, error)
+            return self._settings.outage_wait  # it may have been a moment's
         return self._settings.sweep_interval

@@ -96,10 +96,10 @@ async def _gaps(
     kind = "standby" if house in STANDBYS else "room"
     gaps: dict[Way, list[float]] = {way: [] for way in ways}
     async with _stage(directory, house) as stage:
-        moments = {way: _moments(rounds) for way in ways}
+        when = {way: _moments(rounds) for way in ways}
         for number, way in product(range(rounds), ways):
             async with asyncio.timeout(ROUND_S), scene(stage, f"{kind}-{way}-{number}") as here:
-                gaps[way].append(await _gap(here, house, way, number, moments[way][number]))
+                gaps[way].append(await _gap(here, house, way, number, when[way][number]))
     return gaps
 
 

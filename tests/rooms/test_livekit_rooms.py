@@ -193,3 +193,9 @@ async def test_a_refusal_of_one_request_is_told_from_a_server_in_trouble(
     error = livekit_rooms._meaning(api.TwirpError(code, "no", status=status))
     assert isinstance(error, RoomsUnavailable)
     assert isinstance(error, Refused) is alone
+
+
+@pytest.mark.parametrize("said", ["twirp error unknown: stream closed", "transport failure"])
+def test_somebody_whose_connection_is_lost_does_not_answer(said: str) -> None:
+    error = api.TwirpError(api.TwirpErrorCode.INTERNAL, said, status=500)
+    assert isinstance(livekit_rooms._meaning(error), Unanswered)

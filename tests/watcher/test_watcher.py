@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from recall_livekit.testing.leash import eventually
+
 from .house import Agent
-from .running import house, now, replaced, virtual, watching
+from .running import Running, house, now, replaced, virtual, watching
 
 # --- deaths -------------------------------------------------------------------------------------
 
@@ -66,6 +68,23 @@ async def test_a_frozen_agent_that_wakes_and_rejoins_is_thrown_out_again() -> No
         assert here.evicted.count(agent.identity) == 2
         assert len(here.live("billing")) == 1
         assert len(here.dispatched) == 1
+
+
+@virtual
+async def test_an_agent_that_was_silent_and_is_dead_is_not_asked_for_longer() -> None:
+    async with house() as here:
+        agent = await here.call("billing")
+        await asyncio.sleep(10)
+        watch = Running(here, agent_name="support")  # the one before died with the agent's worker
+        agent.frozen = True  # the lock falls only when the system has cleared the process away
+
+        async def asked() -> bool:
+            return agent.identity in here.asked
+
+        await eventually(asked, within=5)
+        agent.kill()
+        assert await replaced(here, "billing", agent, within=5) < 0.8
+        await watch.stop()
 
 
 @virtual
