@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 from google.protobuf.message import DecodeError
@@ -39,6 +39,9 @@ REQUEST_SECONDS = 5.0
 
 PATIENCE = 1.0
 """How much longer than whoever was asked the server itself may take: then it is *its* silence."""
+LATE = 0.1
+"""How much longer it takes before it is looked whether that one is still there: of somebody who
+leaves while being asked the server says nothing for 3 s."""
 
 _CALLERS = (
     ParticipantInfo.Kind.STANDARD,
@@ -201,15 +204,13 @@ class LiveKitRooms:
         )
         token = api.AccessToken(self._key, self._secret)
         token = token.with_grants(api.VideoGrants(room_admin=True, room=room))
+        headers = {"authorization": f"Bearer {token.to_jwt()}"}
         try:
             async with _reached(seconds + PATIENCE):
-                answer = await self._twirp.request(
-                    "RoomService",
-                    "PerformRpc",
-                    request,
-                    {"authorization": f"Bearer {token.to_jwt()}"},
-                    PerformRpcResponse,
+                asked = self._twirp.request(
+                    "RoomService", "PerformRpc", request, headers, PerformRpcResponse
                 )
+                answer = await self._unless_gone(asked, room, identity, seconds + LATE)
         except _NotThere:
             raise Unanswered(f"{identity} is not in the room") from None
         except RoomsUnavailable as error:
@@ -217,6 +218,20 @@ class LiveKitRooms:
                 await self._check_there(room, identity)
             raise
         return answer.payload
+
+    async def _unless_gone(
+        self, asked: Coroutine[Any, Any, PerformRpcResponse], room: str, identity: str, late: float
+    ) -> PerformRpcResponse:
+        """Return the answer; after `late` seconds look whether anybody is there to give one."""
+        asking = asyncio.ensure_future(asked)
+        try:
+            await asyncio.wait([asking], timeout=late)
+            if not asking.done():
+                await self._check_there(room, identity)
+            return await asking
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
 
     async def _check_there(self, room: str, identity: str) -> None:
         """Raise Unanswered if it is not in the room: the server is 3 s silent about the gone."""

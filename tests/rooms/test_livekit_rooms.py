@@ -62,7 +62,9 @@ async def who_is_there(rooms: LiveKitRooms) -> None:
 async def whoever_is_asked(rooms: LiveKitRooms, guest: rtc.Room) -> None:
     asked = ("a room", "a caller")
     assert await rooms.ask(*asked, seconds=0.25) == Pulse(state="")  # it has no such method yet
+    began = time.monotonic()
     assert await rooms.ask("a room", "gone", seconds=0.05) is None
+    assert time.monotonic() - began < livekit_rooms.PATIENCE, "LiveKit is silent for 3 s"
     assert await rooms.ask("gone", "gone", seconds=0.05) is None
 
     async def alive(data: rtc.RpcInvocationData) -> str:
