@@ -413,7 +413,8 @@ class LeaseKeeper(Standing):
     async def _released(self, giving: Giving) -> bool:
         with anyio.move_on_after(giving.seconds):
             await self._transport.release(self._call_id, self.writer, self.epoch, "handover")
-            await self.leave()  # who waits looks at the records only now and then
+            for name in [*self._locks]:  # who waits looks at the records only now and then
+                await self._transport.let_go_lock(name)
             return True
         return False
 
