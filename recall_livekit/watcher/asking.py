@@ -10,6 +10,7 @@ from ..engine.requests import Reading
 from ..engine.together import together
 from ..rooms.orders import Pulse
 from ..rooms.protocol import Rooms
+from ..seams import Clock
 from .counts import Counts
 from .judgement import AgentStanding, standing_of
 from .known import Known
@@ -26,10 +27,16 @@ class Asker:
     """Asks, and notes in what is known of the room who answered."""
 
     def __init__(
-        self, rooms: Rooms, settings: WatcherSettings, policy: Policy, counts: Counts
+        self,
+        rooms: Rooms,
+        clock: Clock,
+        settings: WatcherSettings,
+        policy: Policy,
+        counts: Counts,
     ) -> None:
         """Ask nothing yet."""
         self._rooms = rooms
+        self._clock = clock
         self._settings = settings
         self._policy = policy
         self._counts = counts
@@ -65,19 +72,29 @@ class Asker:
         Raises:
             RoomsUnavailable.
         """
-        dead = reading.liveness is Liveness.DEAD
-        pulses = await together([self._once(room, known, agent, dead) for agent in agents])
+        pulses = await together([self._once(room, known, agent, reading) for agent in agents])
         return {
             agent.identity: self._standing(known, agent, pulse)
             for agent, pulse in zip(agents, pulses, strict=True)
             if self._is_ours(known, agent, pulse, reading)
         }
 
-    async def _once(self, room: Room, known: Known, agent: Member, dead: bool) -> Pulse | None:
-        """Once is enough if the holder is `dead`: a second time takes longer."""
-        if dead and known.silences.get(agent.identity):
+    async def _once(
+        self, room: Room, known: Known, agent: Member, reading: Reading
+    ) -> Pulse | None:
+        """Once is enough if the holder is dead, and this one is not on its way in: a second time
+        takes longer."""
+        dead = reading.liveness is Liveness.DEAD
+        if dead and known.silences.get(agent.identity) and not self.settling(known, agent.identity):
             return None
         return await self.ask(room, known, agent)
+
+    def settling(self, known: Known, who: str) -> float:
+        """Return for how long an agent may still be on its way in: one that answered before is
+        not."""
+        seen_for = self._clock.monotonic() - known.first_seen[who]
+        never_spoke = known.speaker is None or known.speaker.identity != who
+        return max(0.0, self._settings.settle_wait - seen_for) if never_spoke else 0.0
 
     @staticmethod
     def _standing(known: Known, agent: Member, pulse: Pulse | None) -> AgentStanding:

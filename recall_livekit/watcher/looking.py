@@ -64,7 +64,7 @@ class Looker:
         self._settings = settings
         self._policy = policy
         self._counts = counts
-        self._asker = Asker(rooms, settings, policy, counts)
+        self._asker = Asker(rooms, clock, settings, policy, counts)
         self._at_once = anyio.Semaphore(settings.looks_at_once)
 
     async def still_speaks(self, room: Room, known: Known) -> bool:
@@ -154,15 +154,9 @@ class Looker:
             speaking=tuple(who for who, standing in standings.items() if standing == "speaks"),
             silent=silent,
             silences=min((known.silences.get(who, 0) for who in silent), default=0),
-            settling=max((self._settling(known, who) for who in silent), default=0.0),
+            settling=max((self._asker.settling(known, who) for who in silent), default=0.0),
             waiting="waits" in standings.values(),
         )
-
-    def _settling(self, known: Known, who: str) -> float:
-        """For how long an agent may still be on its way in: one that answered before is not."""
-        seen_for = self._clock.monotonic() - known.first_seen[who]
-        never_spoke = known.speaker is None or known.speaker.identity != who
-        return max(0.0, self._settings.settle_wait - seen_for) if never_spoke else 0.0
 
     def _since(self, seen: Seen, known: Known) -> Seen:
         if seen.speaking:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from recall_livekit.rooms.livekit_rooms import Member
+from recall_livekit.rooms.orders import Orders
 from recall_livekit.testing.leash import eventually
 
 from .house import Agent
@@ -151,6 +153,24 @@ async def test_an_agent_that_does_not_answer_yet_is_not_thrown_out() -> None:
         await asyncio.sleep(5)
         assert len(here.dispatched) == 1
         assert here.evicted == [first.identity]
+
+
+@virtual
+async def test_one_on_its_way_in_is_asked_again_though_the_holder_is_dead() -> None:
+    async with house() as here, watching(here):
+        first = await here.call("billing")
+        await asyncio.sleep(5)
+        room = here.open["billing"]
+        late = Agent(here, room, "AD_late", "support", Orders())
+        late.ours = False  # it has not come as far as our agent
+        room.members[late.identity] = Member(late.identity, "agent", here.clock.now(), "support")
+        first.kill()
+        await asyncio.sleep(1)
+        assert here.asked.count(late.identity) >= 1
+        room.agents[late.identity] = late  # it answers
+        await asyncio.sleep(5)
+        assert late.identity not in here.evicted
+        assert here.dispatched == []
 
 
 # --- whose rooms --------------------------------------------------------------------------------
