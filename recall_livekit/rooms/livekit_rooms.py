@@ -213,10 +213,6 @@ class LiveKitRooms:
                 answer = await self._unless_gone(asked, room, identity, seconds + LATE)
         except _NotThere:
             raise Unanswered(f"{identity} is not in the room") from None
-        except RoomsUnavailable as error:
-            if isinstance(error.__cause__, TimeoutError):
-                await self._check_there(room, identity)
-            raise
         return answer.payload
 
     async def _unless_gone(
