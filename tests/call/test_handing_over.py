@@ -78,18 +78,6 @@ async def test_where_nobody_waits_it_has_the_call_as_before(open_recall: OpenRec
     await call.aclose()
 
 
-async def test_one_that_kept_its_call_notices_at_once_who_takes_it(
-    open_recall: OpenRecall,
-) -> None:
-    call = await held(open_recall(lease_ttl=60).resume(CALL))
-    assert not await call.hand_over(0.6)  # longer than `follow_interval`
-    await anyio.sleep(0.6)
-    thief = await held(open_recall().resume(CALL, if_held="steal"))
-    await until(lambda: call.state is CallState.READ_ONLY, 1)
-    await thief.aclose()
-    await call.aclose()
-
-
 async def test_nobody_is_heard_and_no_tool_runs_while_the_call_is_free(
     open_recall: OpenRecall,
 ) -> None:
