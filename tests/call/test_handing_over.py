@@ -283,3 +283,13 @@ async def test_who_stood_still_and_was_not_judged_goes_on(open_recall: OpenRecal
     await until(lambda: call.epoch == 2 and call.may_speak, 2)
     assert states == []
     await call.aclose()
+
+
+async def test_one_that_kept_its_call_notices_at_once_who_takes_it(open_recall: OpenRecall) -> None:
+    call = await held(open_recall(lease_ttl=60).resume(CALL))
+    assert not await call.hand_over(0.6)  # longer than `follow_interval`
+    await anyio.sleep(0.6)
+    thief = await held(open_recall().resume(CALL, if_held="steal"))
+    await until(lambda: call.lost == "taken over", 1)  # it waits for the call again at once
+    await thief.aclose()
+    await call.aclose()
