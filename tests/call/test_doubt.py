@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from recall_livekit import Call, CallState, Held, Recall, Settings
+from recall_livekit import Call, CallState, Held, Recall, Settings, doubt
 from recall_livekit.errors import RoomsUnavailable
 from recall_livekit.stores.sqlite import SqliteStore
 
@@ -189,7 +189,10 @@ async def test_a_lease_that_lapsed_is_no_certain_evidence_either(open_recall: Op
 
 
 @pytest.mark.parametrize("how", ["released", "dead"])
-async def test_certain_evidence_waits_for_no_answer(open_recall: OpenRecall, how: str) -> None:
+async def test_certain_evidence_waits_for_no_answer(
+    open_recall: OpenRecall, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubt, "ASK_SECONDS", 5.0)
     recall, other = open_recall(), open_recall()
     first = recall.resume(CALL)
     first.start()
@@ -206,16 +209,17 @@ async def test_certain_evidence_waits_for_no_answer(open_recall: OpenRecall, how
         first._keeper.become(CallState.READ_ONLY)  # nothing is released: its lock is let go
         await first.aclose()
     assert await standby.holding(2)
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 2
     await standby.aclose()
 
 
 async def test_a_call_that_is_free_is_had_at_once_however_slow_the_room_answers(
-    open_recall: OpenRecall,
+    open_recall: OpenRecall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(doubt, "ASK_SECONDS", 5.0)
     began = time.monotonic()
     async with asking(open_recall(), Room(lives=True, takes=30)):
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 2
 
 
 async def test_a_release_while_somebody_seems_to_live_is_noticed_at_once(tmp_path: Path) -> None:
