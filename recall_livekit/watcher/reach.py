@@ -4,6 +4,7 @@ What fails for one room alone is that room's own."""
 from __future__ import annotations
 
 import logging
+import math
 
 from ..errors import KeyRefused, RecallError, RoomsUnavailable, StoreUnavailable
 from ..rooms.protocol import Refused
@@ -65,23 +66,29 @@ class Reach:
 class Faults:
     """What fails over one room."""
 
-    def __init__(self, call: str, reach: Reach, settings: WatcherSettings) -> None:
+    def __init__(self, call: str, reach: Reach, clock: Clock, settings: WatcherSettings) -> None:
         """All is well yet."""
         self._call = call
         self._reach = reach
+        self._clock = clock
         self._settings = settings
-        self._said: set[type[RecallError]] = set()
+        self._last: dict[type[RecallError], float] = {}
 
     def failed(self, error: RecallError) -> float:
-        """Tell of an outage, or once of what is wrong with this room alone; return after how many
-        seconds to try again."""
+        """Tell of an outage, or, as it begins, of what is wrong with this room alone; return after
+        how many seconds to try again."""
         whole = isinstance(error, StoreUnavailable | KeyRefused | RoomsUnavailable)
         if whole and not isinstance(error, Refused):
             self._reach.failed(error)
             return self._settings.outage_wait
-        if type(error) not in self._said:
-            self._said.add(type(error))
-            key = call_key(self._call)
-            logger.error("call %s cannot be watched (%s): trying again", key, error)
-            return self._settings.outage_wait  # it may have been a moment's
-        return self._settings.sweep_interval
+        if self._is_old(type(error)):
+            return self._settings.sweep_interval
+        logger.error("call %s cannot be watched (%s): trying again", call_key(self._call), error)
+        return self._settings.outage_wait  # it may have been a moment's
+
+    def _is_old(self, kind: type[RecallError]) -> bool:
+        """Whether this fault has gone on since it was tried last."""
+        now = self._clock.monotonic()
+        since = now - self._last.get(kind, -math.inf)
+        self._last[kind] = now
+        return since < 2 * self._settings.sweep_interval

@@ -41,7 +41,7 @@ class RoomWatch:
         self._tries = Tries(tools.settings, has_fallback=bool(tools.policy.fallback_agent))
         self._wake = anyio.Event()
         self._lease_lives = anyio.Event()
-        self._faults = Faults(room.name, tools.reach, tools.settings)
+        self._faults = Faults(room.name, tools.reach, tools.clock, tools.settings)
         self._standby = StandbyKeeper(room, tools, self._faults)
         self._hinted = True
         self._look_at = 0.0

@@ -79,6 +79,25 @@ def test_a_fault_of_one_room_is_no_outage(breaks: Break, caplog: pytest.LogCaptu
     assert "sales" not in caplog.text
 
 
+def test_a_moments_fault_is_tried_again_soon_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def story() -> None:
+        async with house() as here, watching(here) as watch:
+            agent = await here.call("sales")
+            for _ in range(3):
+                await asyncio.sleep(30)
+                broken = refused(here, watch)
+                agent.kill()
+                await asyncio.sleep(0.2)
+                assert broken.tries == 1
+                broken.mend()
+                assert await replaced(here, "sales", agent, within=6) < 1.5
+                agent = await here.agent("sales")
+
+    story()
+    assert caplog.text.count("cannot be watched") == 3
+
+
 @virtual
 async def test_a_key_that_is_refused_is_an_outage() -> None:
     async with house() as here, watching(here) as watch:
