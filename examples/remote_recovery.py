@@ -22,11 +22,9 @@ order, and (scripted model) the second worker neither greeted nor asked again.
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
-import socket
 import sys
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -44,6 +42,7 @@ from recovery.timeline import Screen
 
 from recall_livekit import Recall, Settings
 from recall_livekit.server.keys import open_keys
+from recall_livekit.testing.leash import free_ports
 
 INTRODUCTION = (
     "A caller books a table; the records are on a Recall server, a process of its own.",
@@ -61,10 +60,6 @@ FOOTNOTE = (
     "wait, with the server and without."
 )
 REAL_MODEL = "The model is a real one; voice and caller are scripted."
-
-PORTS = range(20_000, 30_000)
-"""Below those that the system gives to connections: while the server is away, one of its clients
-could get the server's own port otherwise."""
 
 SERVER_NEEDS = (
     "httptools",
@@ -113,15 +108,7 @@ async def build(directory: Path) -> House:
     async with aclosing(open_keys(store_url)) as keys:
         worker = await keys.create("default", "agent", "the demo's workers")
         reader = await keys.create("default", "read", "the demo itself")
-    return House(directory, store_url, free_port(), worker.key, reader.key)
-
-
-def free_port() -> int:
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise DemoFailed(f"no port of {PORTS.start} to {PORTS.stop - 1} is free")
+    return House(directory, store_url, free_ports(1)[0], worker.key, reader.key)
 
 
 async def warm(players: Cast, processes: int) -> None:

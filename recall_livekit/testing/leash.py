@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import random
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +16,10 @@ __all__ = ["NotStarted", "eventually", "free_ports", "kill", "leashed", "started
 POLL_S = 0.02
 STARTUP_S = 30.0
 LAST_LINES = 20
+
+PORTS = range(20_000, 30_000)
+"""Below those that the system gives to connections: one of these would have the port before the
+server that it is meant for, or while that server is away."""
 
 # Whatever ends first, the command or its owner (whose death closes the pipe on standard input),
 # ends the whole process group: even an owner that is killed itself leaves nothing behind.
@@ -103,12 +109,23 @@ async def eventually(check: Callable[[], Awaitable[T | None]], *, within: float)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that nobody listens on; all different."""
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
+    """Return ports of this machine that nobody listens on; all different.
+
+    Raises:
+        NotStarted: There are not so many.
+    """
+    chosen = random.SystemRandom().sample(PORTS, len(PORTS))  # others choose at the same time
+    free = list(islice(filter(_is_free, chosen), count))
+    if len(free) < count:
+        raise NotStarted(f"of the ports {PORTS.start} to {PORTS.stop - 1} not {count} are free")
+    return free
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _last_lines(log: Path) -> str:
