@@ -81,7 +81,14 @@ class Stubborn(RecallAgent):
     @function_tool
     async def hand_over(self) -> Agent:
         """Hand over to another agent."""
-        return Agent(instructions="You are the other.", chat_ctx=self.chat_ctx)
+        return Other(instructions="You are the other.", chat_ctx=self.chat_ctx)
+
+
+class Other(Agent):
+    """Hears the caller once it has said so."""
+
+    async def on_enter(self) -> None:
+        self.session.say("this is the other")
 
 
 def reply(chat_ctx: llm.ChatContext) -> Any:
@@ -168,14 +175,14 @@ async def test_a_handoff_is_recorded_and_the_other_agent_too(open_recall: OpenRe
         await until(lambda: "welcome to us" in line.subtitles.text)
         await until(lambda: agent.session.agent_state == "listening")
         line.stt.say("please hand_over")
-        await until(lambda: line.session.current_agent is not agent)
+        await until(lambda: "this is the other" in line.subtitles.text)
         assert "on_exit" in agent.hooks
         await talk(line, "who is there")
         assert await agent.call.flush(2)
         assert agent.call.state is CallState.HOLDING
     recorded = await open_recall().turns(ROOM)
-    assert recorded[-1].agent == "default_agent"
-    assert (await open_recall().read(ROOM)).agent == "default_agent"
+    assert recorded[-1].agent == "other"
+    assert (await open_recall().read(ROOM)).agent == "other"
 
 
 async def test_its_tools_are_recorded_and_refuse_once_it_is_fenced(
