@@ -131,6 +131,8 @@ async def refuses(url: str) -> bool:
             await client.get("/healthz")
     except httpx.ConnectError:
         return True
+    except httpx.TransportError:  # it was let in, and the door was closed behind it
+        return False
     return False
 
 
