@@ -87,8 +87,8 @@ class Faults:
         return self._settings.outage_wait  # it may have been a moment's
 
     def _is_old(self, kind: type[RecallError]) -> bool:
-        """Whether this fault has gone on since it was tried last."""
+        """Whether this fault has gone on since the last try, whatever the pause was for."""
         now = self._clock.monotonic()
         since = now - self._last.get(kind, -math.inf)
         self._last[kind] = now
-        return since < 2 * self._settings.sweep_interval
+        return since < 2 * max(self._settings.sweep_interval, self._settings.standby_retry_last)

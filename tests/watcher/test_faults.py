@@ -85,7 +85,7 @@ def test_a_moments_fault_is_tried_again_soon_each_time(caplog: pytest.LogCapture
         async with house() as here, watching(here) as watch:
             agent = await here.call("sales")
             for _ in range(3):
-                await asyncio.sleep(30)
+                await asyncio.sleep(150)
                 broken = refused(here, watch)
                 agent.kill()
                 await asyncio.sleep(0.2)
