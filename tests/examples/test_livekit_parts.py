@@ -61,7 +61,8 @@ async def test_it_speaks_at_the_pace_of_speech_with_its_words() -> None:
             seconds += event.frame.duration
             words += event.frame.userdata.get("lk.timed_transcripts", [])
     took = time.monotonic() - began
-    assert first < 1.0 < seconds
+    assert first < 0.5
+    assert seconds > 1.0
     assert seconds - 0.2 - 0.1 < took < seconds + 1.0
     assert "".join(words).split() == ["Hello,", "the", "line", "dropped.", "Once", "more?"]
     times = [word.start_time for word in words if isinstance(word.start_time, float)]
@@ -306,4 +307,4 @@ async def test_the_voice_leaves_the_loop_free() -> None:
         async for _ in stream:
             pass
     watching.cancel()
-    assert longest < 0.5
+    assert longest < 0.1

@@ -182,7 +182,7 @@ async def test_nobody_speaks_and_it_is_done_at_once(open_recall: OpenRecall) -> 
     async with Line(first, lambda _: "hello.").open() as line:
         await until(lambda: line.session.agent_state == "speaking")
         await until(lambda: line.session.agent_state == "listening")
-        second = await successor(open_recall())
+        second = await successor(open_recall(follow_interval=30))
         async with Line(second).open() as other:
             began = time.monotonic()
             assert await hand_over(first) == "handed over"

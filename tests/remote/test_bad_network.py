@@ -158,7 +158,7 @@ async def test_a_server_frozen_in_mid_call_holds_up_nothing_and_gets_every_turn(
                     asked = time.monotonic()
                     assert await call.settled()
                     await anyio.sleep(0.05)
-                    assert time.monotonic() - asked < 1, "the event loop goes on"
+                    assert time.monotonic() - asked < 0.3, "the event loop goes on"
                 assert call.lag > 10
                 process.send(signal.SIGCONT)
                 await until(lambda: call.lag < 10, 10)

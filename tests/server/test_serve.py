@@ -129,10 +129,8 @@ async def refuses(url: str) -> bool:
     try:
         async with httpx.AsyncClient(base_url=url) as client:
             await client.get("/healthz")
-    except httpx.ConnectError:
-        return True
-    except httpx.TransportError:  # it was let in, and the door was closed behind it
-        return False
+    except httpx.TransportError as error:  # another: let in, and the door was closed behind it
+        return isinstance(error, httpx.ConnectError)
     return False
 
 

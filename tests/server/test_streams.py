@@ -174,7 +174,7 @@ async def test_a_release_frees_a_waiter_at_once_and_breaks_nothing(
         began = time.monotonic()
         await client.post(f"/v1/calls/room/lease/{epoch}/release", json={"writer": "w1"})
         assert (await waiter.next())["liveness"] == "free"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 0.3
         assert (await holder.next())["event"] == "lost"
     assert await sample(client, "recall_streams_broken_total") == 0
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
 from recall_livekit.testing import leash
 from recall_livekit.testing.leash import NotStarted, free_ports
-
-GIVEN_TO_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def test_ports_are_free_and_no_connection_is_given_one_of_them() -> None:
@@ -18,8 +15,7 @@ def test_ports_are_free_and_no_connection_is_given_one_of_them() -> None:
     assert len(set(ports)) == 5
     for port in ports:
         socket.create_server(("127.0.0.1", port)).close()
-    if GIVEN_TO_CONNECTIONS.exists():
-        assert max(leash.PORTS) < int(GIVEN_TO_CONNECTIONS.read_text().split()[0])
+    assert max(leash.PORTS) < 32_768, "Linux gives it to a connection; others begin higher"
 
 
 def test_one_that_is_listened_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
